@@ -1,0 +1,1 @@
+"""See aotcompile/ARCHITECTURE.md."""

@@ -1,0 +1,386 @@
+"""The epilogue: Python source that replays a region's side effects and rebuilds its result from the graph's outputs.
+
+    log.append(y); return {"y": y, "n": 3}      ->      def epilogue(inputs, outputs, symbols, fetched):
+                                                            fetched[0].append(outputs[0])
+                                                            return {'y': outputs[0], 'n': 3}
+
+Tensors that share memory with an input or with another output are not outputs of the graph: they are made again as views (`torch.as_strided`).
+"""
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import re
+import types
+from typing import Any
+
+import torch
+
+from aotcompile.frontend.capture.outside import DELETED, MAPPINGS, Outside
+from aotcompile.frontend.capture.graph import GraphRecorder
+from aotcompile.frontend.capture.signals import RegionRefused
+from aotcompile.frontend.capture.symbolic import SYMBOLIC, SymbolTable
+from aotcompile.frontend.torch_private import FakeTensor, same_size, size_hint
+from aotcompile.ir.paths import Path
+
+_LITERALS = (bool, int, str, bytes, type(None), type(Ellipsis))
+
+
+class EpilogueBuilder:
+    """Writes one epilogue. ``inputs`` are the graph inputs' fakes in order; afterwards `outputs` holds the fakes the graph must return."""
+
+    def __init__(self, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable, inputs: list[FakeTensor | None]) -> None:
+        self._outside, self._recorder, self._symbols = outside, recorder, symbols
+        self._inputs = {id(fake): index for index, fake in enumerate(inputs) if fake is not None}
+        self._input_storage = {_storage(fake): (index, fake) for index, fake in enumerate(inputs) if fake is not None}
+        self.outputs: list[FakeTensor] = []
+        self._output_storage: dict[int, tuple[int, FakeTensor]] = {}
+        self.fetches: list[Path] = []
+        self.imports: dict[str, str] = {}
+        self._lines: list[str] = []
+        self._names: dict[int, str] = {}
+        self._kept: list[Any] = []
+        self._open: set[int] = set()
+        self.used_inputs: set[int] = set()
+
+    # ---- whole ------------------------------------------------------------------------------------------------------------------------------
+
+    def build(self, result: Any) -> tuple[str, int | tuple[int, ...] | None]:
+        """(source, plain result). Raises RegionRefused for what cannot be rebuilt."""
+        self._claim_outputs(result)
+        for _, owner, name, value in _last_writes(self._outside.effects):
+            self._write_attribute(owner, name, value)
+        for container, shadow, snapshot in self._changed_containers():
+            self._change_container(container, shadow, snapshot)
+        for container, added in self._outside.put_items():
+            self._put_items(self.expression(container), container, added)
+        effects = bool(self._lines)
+        expression = self.expression(result)
+        plain = self._plain_result(result) if not effects and not self._lines else None
+        body = "\n".join(f"    {line}" for line in [*self._used_names(expression), *self._lines, f"return {expression}"])
+        return f"def epilogue(inputs, outputs, symbols, fetched):\n{body}\n", plain
+
+    def _claim_outputs(self, result: Any) -> None:
+        """The result's own tensors come first, in order: a tensor whose memory another one views is the base."""
+        tensors = [result] if isinstance(result, torch.Tensor) else list(result) if type(result) in (tuple, list) else []
+        for tensor in tensors:
+            if isinstance(tensor, FakeTensor) and _storage(tensor) not in self._input_storage and _covers_storage(tensor):
+                self._output(tensor)
+
+    def _plain_result(self, result: Any) -> int | tuple[int, ...] | None:
+        def index(value: Any) -> int | None:
+            text = self.expression(value) if isinstance(value, FakeTensor) else ""
+            found = re.fullmatch(r"outputs\[(\d+)\]", text)
+            return int(found.group(1)) if found else None
+
+        if isinstance(result, FakeTensor):
+            return index(result)
+        if type(result) is tuple and result:
+            indices = [index(value) for value in result]
+            return tuple(k for k in indices if k is not None) if None not in indices else None
+        return None
+
+    def _used_names(self, expression: str) -> list[str]:
+        text = "\n".join([*self._lines, expression])
+        lines = []
+        for symbol in self._symbols.symbols.values():
+            if re.search(rf"\b{re.escape(symbol.name)}\b", text):
+                source = f"symbols[{symbol.name!r}]" if symbol.kind == "size" else f"inputs[{symbol.input}]"
+                if symbol.kind == "number":
+                    self.used_inputs.add(symbol.input)
+                lines.append(f"{symbol.name} = {source}")
+        return lines
+
+    # ---- effects ----------------------------------------------------------------------------------------------------------------------------
+
+    def _write_attribute(self, owner: Any, name: str, value: Any) -> None:
+        if isinstance(owner, dict):
+            self._lines.append(f"{self.expression(owner)}[{name!r}] = {self.expression(value)}")
+        elif value is DELETED:
+            self._lines.append(f"del {self.expression(owner)}.{name}")
+        else:
+            self._lines.append(f"{self.expression(owner)}.{name} = {self.expression(value)}")
+
+    def _put_items(self, target: str, container: Any, added: Any) -> None:
+        if isinstance(added, dict):
+            self._lines.extend(f"{target}[{self.expression(key)}] = {self.expression(value)}" for key, value in added.items())
+        else:
+            method = "add" if isinstance(container, set) else "append"
+            self._lines.extend(f"{target}.{method}({self.expression(value)})" for value in added)
+
+    def _changed_containers(self) -> list[tuple[Any, Any, Any]]:
+        changed = []
+        for key, (container, snapshot) in self._outside.originals.items():
+            shadow = self._outside.shadows[id(container)]
+            if id(shadow) == key and not _same_content(shadow, snapshot):
+                changed.append((container, shadow, snapshot))
+        return changed
+
+    def _change_container(self, container: Any, shadow: Any, snapshot: Any) -> None:
+        target = self.expression(container)
+        if isinstance(shadow, MAPPINGS):
+            self._change_mapping(target, shadow, snapshot)
+        elif isinstance(shadow, set):
+            removed, added = sorted(snapshot - shadow, key=repr), sorted(shadow - snapshot, key=repr)
+            self._lines.extend(f"{target}.discard({self.expression(item)})" for item in removed)
+            self._lines.extend(f"{target}.add({self.expression(item)})" for item in added)
+        else:
+            before, after = list(snapshot), list(shadow)
+            if len(after) >= len(before) and all(a is b for a, b in zip(before, after)):
+                self._lines.extend(f"{target}.append({self.expression(item)})" for item in after[len(before):])
+            elif isinstance(shadow, collections.deque):
+                items = ", ".join(map(self.expression, after))
+                self._lines.extend((f"{target}.clear()", f"{target}.extend([{items}])"))
+            else:
+                self._lines.append(f"{target}[:] = [{', '.join(map(self.expression, after))}]")
+
+    def _change_mapping(self, target: str, shadow: Any, snapshot: Any) -> None:
+        kept = [key for key in snapshot if key in shadow]
+        if list(shadow)[:len(kept)] == kept:
+            self._lines.extend(f"del {target}[{self.expression(key)}]" for key in snapshot if key not in shadow)
+            changed = [key for key in shadow if key not in snapshot or shadow[key] is not snapshot[key]]
+        else:
+            self._lines.append(f"{target}.clear()")
+            changed = list(shadow)
+        self._lines.extend(f"{target}[{self.expression(key)}] = {self.expression(shadow[key])}" for key in changed)
+
+    # ---- values -----------------------------------------------------------------------------------------------------------------------------
+
+    def expression(self, value: Any) -> str:
+        """Source that gives ``value``. The same object is built once."""
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, SYMBOLIC):
+            try:
+                return self._symbols.text(value)
+            except NotImplementedError:
+                value = self._symbols.fix(value)
+        if type(value) in _LITERALS:
+            return repr(value)
+        if type(value) is float:
+            return repr(value) if value == value and abs(value) != float("inf") else f"float({str(value)!r})"
+        if type(value) is complex:
+            return repr(value)
+        known = self._names.get(id(value))
+        if known is not None:
+            return known
+        path = self._outside.path_of(value)
+        if path is not None:
+            return self._named(value, self._fetch(path))
+        if id(value) in self._open:
+            raise RegionRefused("AOT208", "a result that contains itself")
+        self._open.add(id(value))
+        text = self._build(value)
+        self._open.discard(id(value))
+        if type(value) in (tuple, torch.Size, slice) or text.startswith(("torch.", "_i")) and "(" not in text:
+            return text
+        name = f"v{len(self._names)}"
+        self._lines.append(f"{name} = {text}")
+        return self._named(value, name)
+
+    def _named(self, value: Any, text: str) -> str:
+        self._names[id(value)] = text
+        self._kept.append(value)
+        return text
+
+    def _fetch(self, path: Path) -> str:
+        if path not in self.fetches:
+            self.fetches.append(path)
+        return f"fetched[{self.fetches.index(path)}]"
+
+    def _items(self, values: Any) -> str:
+        return ", ".join(map(self.expression, values))
+
+    def _build(self, value: Any) -> str:
+        kind = type(value)
+        if kind is tuple:
+            return f"({self._items(value)},)" if len(value) == 1 else f"({self._items(value)})"
+        if kind is torch.Size:
+            return f"{self._import(torch.Size)}([{self._items(value)}])"
+        if kind is list:
+            return f"[{self._items(value)}]"
+        if kind is dict:
+            return "{" + ", ".join(f"{self.expression(k)}: {self.expression(v)}" for k, v in value.items()) + "}"
+        if kind in (set, frozenset):
+            items = ", ".join(map(self.expression, sorted(value, key=repr)))
+            return f"{kind.__name__}([{items}])"
+        if kind in (slice, range):
+            parts = (value.start, value.stop, value.step)
+            return f"{kind.__name__}({self._items(parts)})"
+        if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+            return str(value)
+        if isinstance(value, torch.device):
+            return f"torch.device({str(value)!r})"
+        if isinstance(value, enum.Enum):
+            return f"{self._import(kind)}[{value.name!r}]"
+        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+            return self._import(value)
+        if isinstance(value, types.MethodType):
+            return f"{self._import(types.MethodType)}({self.expression(value.__func__)}, {self.expression(value.__self__)})"
+        if kind is functools.partial:
+            keywords = "".join(f", **{{{k!r}: {self.expression(v)}}}" for k, v in value.keywords.items())
+            given = "".join(f", {self.expression(a)}" for a in value.args)
+            return f"{self._import(functools.partial)}({self.expression(value.func)}{given}{keywords})"
+        return self._build_object(value, kind)
+
+    def _build_object(self, value: Any, kind: type) -> str:
+        """An instance made inside the region: by its built-in base's content and its attributes, without running its constructor again."""
+        if isinstance(value, BaseException):
+            return f"{self._import(kind)}({self._items(value.args)})"
+        if isinstance(value, tuple):
+            if hasattr(kind, "_make"):
+                return f"{self._import(kind)}._make([{self._items(value)}])"
+            if hasattr(value, "n_sequence_fields"):
+                return f"{self._import(kind)}([{self._items(value)}])"
+            raise RegionRefused("AOT208", f"a result of type {kind.__qualname__}")
+        name = f"v{len(self._names)}"
+        if isinstance(value, collections.defaultdict):
+            self._lines.append(f"{name} = {self._import(kind)}({self.expression(value.default_factory)})")
+        elif isinstance(value, collections.deque):
+            self._lines.append(f"{name} = {self._import(kind)}((), {value.maxlen!r})")
+        else:
+            reason = _unbuildable(value, kind)
+            if reason:
+                raise RegionRefused("AOT208", reason)
+            self._lines.append(f"{name} = {self._import(kind)}.__new__({self._import(kind)})")
+        self._named(value, name)
+        if isinstance(value, dict):
+            base = self._import(collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict)
+            for key, item in dict.items(value):
+                self._lines.append(f"{base}.__setitem__({name}, {self.expression(key)}, {self.expression(item)})")
+        elif isinstance(value, (list, collections.deque)):
+            self._lines.append(f"{name}.extend([{self._items(value)}])")
+        elif isinstance(value, set):
+            self._lines.append(f"{name}.update([{self._items(sorted(value, key=repr))}])")
+        for attribute, item in _attributes(value, kind):
+            self._lines.append(f"object.__setattr__({name}, {attribute!r}, {self.expression(item)})")
+        return name
+
+    def _import(self, value: Any) -> str:
+        if isinstance(value, types.ModuleType):
+            target = value.__name__ + ":"
+        else:
+            module, name = getattr(value, "__module__", None) or "builtins", getattr(value, "__qualname__", "")
+            if module == "builtins":
+                return name
+            if "<" in name or not _leads_to(module, name, value):
+                raise RegionRefused("AOT208", f"a {type(value).__name__} made inside the region ({name or value!r}) leaves it")
+            target = f"{module}:{name}"
+        for alias, known in self.imports.items():
+            if known == target:
+                return alias
+        alias = f"_i{len(self.imports)}"
+        self.imports[alias] = target
+        return alias
+
+    # ---- tensors ----------------------------------------------------------------------------------------------------------------------------
+
+    def _tensor(self, fake: torch.Tensor) -> str:
+        if not isinstance(fake, FakeTensor):
+            raise RegionRefused("AOT211", f"a {type(fake).__name__} that the capture has not seen leaves the region")
+        if id(fake) in self._inputs:
+            self.used_inputs.add(self._inputs[id(fake)])
+            return f"inputs[{self._inputs[id(fake)]}]"
+        known = self._names.get(id(fake))
+        if known is not None:
+            return known
+        if fake.is_conj() or fake.is_neg():
+            raise RegionRefused("AOT205", "a conjugate or negative view leaves the region")
+        base = self._input_storage.get(_storage(fake))
+        if base is not None:
+            self.used_inputs.add(base[0])
+            return self._view(fake, f"inputs[{base[0]}]", base[1])
+        shared = self._output_storage.get(_storage(fake))
+        if shared is not None:
+            return f"outputs[{shared[0]}]" if shared[1] is fake else self._view(fake, f"outputs[{shared[0]}]", shared[1])
+        if not _covers_storage(fake):
+            whole = self._recorder.storage_owner(fake)
+            if whole is not None:
+                self._output(whole)
+                return self._view(fake, f"outputs[{len(self.outputs) - 1}]", whole)
+        return self._output(fake)
+
+    def _output(self, fake: FakeTensor) -> str:
+        known = self._output_storage.get(_storage(fake))
+        if known is not None:
+            return f"outputs[{known[0]}]" if known[1] is fake else self._tensor(fake)
+        self.outputs.append(fake)
+        self._output_storage[_storage(fake)] = (len(self.outputs) - 1, fake)
+        return f"outputs[{len(self.outputs) - 1}]"
+
+    def _view(self, fake: FakeTensor, base: str, base_fake: FakeTensor) -> str:
+        sizes, strides = (f"({''.join(self._number(v) + ', ' for v in values)})" for values in (fake.shape, fake.stride()))
+        offset = self._number(fake.storage_offset())
+        source = f"{base}.detach()" if base_fake.requires_grad and not fake.requires_grad else base
+        if fake.dtype != base_fake.dtype:
+            if fake.shape != base_fake.shape and fake.element_size() != base_fake.element_size():
+                raise RegionRefused("AOT205", "a view of another element size leaves the region")
+            source = f"{source}.view({fake.dtype})"
+        name = f"v{len(self._names)}"
+        self.imports.setdefault("torch", "torch:")
+        self._lines.append(f"{name} = torch.as_strided({source}, {sizes}, {strides}, {base}.storage_offset() + {offset})")
+        return self._named(fake, name)
+
+    def _number(self, value: Any) -> str:
+        return self._symbols.text(value) if isinstance(value, SYMBOLIC) else str(int(value))
+
+
+def _storage(fake: torch.Tensor) -> int:
+    return int(fake.untyped_storage()._cdata)
+
+
+def _covers_storage(fake: torch.Tensor) -> bool:
+    """Whether the tensor is the whole of its memory, without gaps or overlap."""
+    if not same_size(fake.storage_offset(), 0):
+        return False
+    expected: Any = 1
+    for size, stride in sorted(zip(fake.shape, fake.stride()), key=lambda pair: (size_hint(pair[1]), size_hint(pair[0]))):
+        if not same_size(stride, expected) and not same_size(size, 1):
+            return False
+        expected = expected * size
+    return True
+
+
+def _last_writes(effects: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    last = {(id(owner), name): index for index, (_, owner, name, _) in enumerate(effects)}
+    return [effect for index, effect in enumerate(effects) if last[(id(effect[1]), effect[2])] == index]
+
+
+def _same_content(shadow: Any, snapshot: Any) -> bool:
+    if isinstance(shadow, MAPPINGS):
+        return list(shadow) == list(snapshot) and all(shadow[key] is snapshot[key] for key in shadow)
+    if isinstance(shadow, set):
+        return shadow == snapshot
+    return len(shadow) == len(snapshot) and all(a is b for a, b in zip(shadow, snapshot))
+
+
+def _leads_to(module: str, name: str, value: Any) -> bool:
+    import sys
+
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _unbuildable(value: Any, kind: type) -> str:
+    """Why an instance cannot be made without its constructor, or ""."""
+    if kind.__module__ == "builtins":
+        return f"a {kind.__name__} leaves the region"
+    for base in kind.__mro__:
+        if base is object or base in (dict, list, set, collections.OrderedDict):
+            continue
+        if base.__module__ not in ("typing", "abc", "collections.abc") and not base.__flags__ & (1 << 9):
+            return f"a {kind.__qualname__} leaves the region"
+    return ""
+
+
+def _attributes(value: Any, kind: type) -> list[tuple[str, Any]]:
+    found = list(getattr(value, "__dict__", {}).items())
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for slot in [slots] if isinstance(slots, str) else slots:
+            if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
+                found.append((slot, getattr(value, slot)))
+    return found

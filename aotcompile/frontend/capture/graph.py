@@ -1,0 +1,217 @@
+"""Recording torch calls: a function mode that runs each call on fake tensors and writes it down as an FX node.
+
+The interpreter decides what runs; this mode sees every torch call it makes, also those made from inside C code (``sum(tensors)``, ``sorted``), so no
+tensor operation of a region can escape the graph.
+"""
+from __future__ import annotations
+
+import operator
+from typing import Any, Callable, Iterator
+
+import torch
+import torch.fx
+from torch.overrides import TorchFunctionMode
+
+from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, value_needed
+from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
+from aotcompile.frontend.torch_private import NO_FAKE_KERNEL, SHAPE_NEEDS_VALUE, VALUE_NEEDED, FakeTensor, FakeTensorMode, same_size
+
+_T = torch.Tensor
+
+READS_VALUE = {
+    _T.item: ".item()", _T.tolist: ".tolist()", _T.numpy: ".numpy()", _T.__float__: "float()", _T.__int__: "int()", _T.__complex__: "complex()",
+    _T.__index__: "an index", _T.__array__: "numpy", _T.__repr__: "repr()", _T.__format__: "formatting", torch.equal: "torch.equal",
+    _T.equal: ".equal()",
+    torch.allclose: "torch.allclose", _T.allclose: ".allclose()", torch.is_nonzero: "torch.is_nonzero", _T.is_nonzero: ".is_nonzero()",
+    _T.__contains__: "in", _T.data_ptr: ".data_ptr()", _T.__dlpack__: "dlpack", _T.storage: ".storage()", _T.untyped_storage: ".untyped_storage()",
+}
+NOT_IN_GRAPH = {
+    _T.backward: ".backward()", torch.autograd.backward: "torch.autograd.backward", _T.register_hook: "a tensor hook",
+    torch.autograd.grad: "torch.autograd.grad", _T.register_post_accumulate_grad_hook: "a tensor hook", _T.set_: ".set_()", _T.resize_: ".resize_()",
+    _T.retain_grad: ".retain_grad()", _T.share_memory_: ".share_memory_()", _T.pin_memory: ".pin_memory()", torch.compile: "torch.compile",
+    _T.requires_grad_: ".requires_grad_()", _T.detach_: ".detach_()", _T.t_: "a metadata mutation", _T.transpose_: "a metadata mutation",
+    _T.squeeze_: "a metadata mutation", _T.unsqueeze_: "a metadata mutation", _T.swapaxes_: "a metadata mutation",
+    _T.swapdims_: "a metadata mutation",
+    _T.as_strided_: "a metadata mutation", _T.resize_as_: "a metadata mutation", torch.manual_seed: "torch.manual_seed", torch.seed: "torch.seed",
+    torch.get_rng_state: "torch.get_rng_state", torch.set_rng_state: "torch.set_rng_state", torch.save: "torch.save", torch.load: "torch.load",
+}
+_TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag", "data"}
+# A Python number as an operand of these stays a number that may change from call to call; any other use fixes its value.
+_ARITHMETIC = {
+    "add", "sub", "mul", "div", "true_divide", "pow", "rsub", "remainder", "fmod", "floor_divide", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
+    "minimum", "add_", "sub_", "mul_", "div_", "pow_", "where", "clamp", "clamp_", "clamp_min", "clamp_max", "masked_fill", "fill_", "full_like",
+    "addcmul", "addcdiv", "lerp",
+    "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__rdiv__", "__div__", "__pow__", "__rpow__",
+    "__mod__", "__rmod__", "__floordiv__", "__rfloordiv__", "__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__iadd__", "__isub__",
+    "__imul__", "__itruediv__", "__idiv__",
+}
+
+
+class GraphRecorder(TorchFunctionMode):
+    """The graph of one capture. ``nodes`` maps fake tensors (by identity) to their FX node."""
+
+    def __init__(self, mode: FakeTensorMode, symbols: SymbolTable, place: Callable[[], tuple[str, str]]) -> None:
+        super().__init__()
+        self.graph = torch.fx.Graph()
+        self.fake_mode, self.symbols, self._place = mode, symbols, place
+        self._nodes: dict[int, tuple[FakeTensor, torch.fx.Node]] = {}
+        self.operator_count = 0
+        self._symbol_nodes: dict[str, torch.fx.Node] = {}
+        self.reads_requires_grad = False
+        self._last_placeholder: torch.fx.Node | None = None
+
+    # ---- the mode -------------------------------------------------------------------------------------------------------------------------
+
+    def __torch_function__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
+        keywords = keywords or {}
+        if function is _T.__bool__:
+            raise branch_on_value()
+        if function in READS_VALUE:
+            raise value_needed(READS_VALUE[function])
+        if function in NOT_IN_GRAPH:
+            raise GraphBreak("AOT205", f"{NOT_IN_GRAPH[function]} is not part of a graph")
+        if function is _T.__iter__:
+            return iter(torch.unbind(arguments[0], 0))
+        name = getattr(function, "__name__", "")
+        if name == "__get__":
+            return self._property(function, arguments)
+        if name == "__set__":
+            raise GraphBreak("AOT208", f"an assignment to a tensor's .{_property_name(function)}", kind="statement")
+        return self.call(function, arguments, keywords)
+
+    def _property(self, function: Any, arguments: tuple[Any, ...]) -> Any:
+        name = _property_name(function)
+        if name in ("grad", "grad_fn", "_base", "names"):
+            value = function(*arguments)
+            if value is None and name != "grad":
+                return None
+            raise GraphBreak("AOT205", f"a tensor's .{name} is read")
+        if name == "requires_grad":
+            self.reads_requires_grad = True
+        if name in _TENSOR_PROPERTIES:
+            return self._record(getattr, (arguments[0], name), {}, run=lambda: function(*arguments))
+        return function(*arguments)
+
+    # ---- recording ------------------------------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run ``function`` on fakes and write it down."""
+        if getattr(function, "__name__", "") not in _ARITHMETIC:
+            arguments = self.symbols.fix_numbers(arguments)
+            keywords = self.symbols.fix_numbers(keywords)
+        return self._record(function, arguments, keywords, run=lambda: function(*arguments, **keywords))
+
+    def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any]) -> Any:
+        if isinstance(function, torch._ops.OpOverloadPacket) or not hasattr(_T, getattr(function, "__name__", "")) \
+                or getattr(_T, function.__name__) is not function:
+            operation, target, node_arguments = "call_function", function, arguments
+        else:
+            operation, target, node_arguments = "call_method", function.__name__, arguments
+        encoded = self.encode(node_arguments), self.encode(keywords)
+        mark = self.symbols.begin_operation()
+        try:
+            with self.fake_mode:
+                result = run()
+        except VALUE_NEEDED:
+            raise value_needed(_describe(function)) from None
+        except SHAPE_NEEDS_VALUE:
+            raise GraphBreak("AOT209", f"the shape of {_describe(function)}'s result depends on values",
+                             "Use a fixed-size form where there is one.") from None
+        except NO_FAKE_KERNEL:
+            raise GraphBreak("AOT209", f"{_describe(function)} has no shape rule (fake kernel)",
+                             "Register one with torch.library.register_fake.") from None
+        finally:
+            self.symbols.end_operation(mark, getattr(function, "__name__", ""))
+        node = self.graph.create_node(operation, target, *encoded)
+        self._annotate(node)
+        self.register(result, node)
+        if any(True for _ in tensors_in(result)) or any(True for _ in tensors_in(arguments)):
+            self.operator_count += 1
+        return result
+
+    def _annotate(self, node: torch.fx.Node) -> None:
+        node.meta["place"], node.meta["source"] = self._place()
+
+    def register(self, result: Any, node: torch.fx.Node) -> None:
+        """Remember which node a result's tensors come from."""
+        if isinstance(result, FakeTensor):
+            self._nodes.setdefault(id(result), (result, node))
+        elif isinstance(result, (tuple, list)) and any(True for _ in tensors_in(result)):
+            for index, item in enumerate(result):
+                if any(True for _ in tensors_in(item)):
+                    self.register(item, self.graph.call_function(operator.getitem, (node, index)))
+
+    def placeholder(self, name: str, fake: Any) -> torch.fx.Node:
+        if self._last_placeholder is None:
+            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+                node = self.graph.placeholder(name)
+        else:
+            with self.graph.inserting_after(self._last_placeholder):
+                node = self.graph.placeholder(name)
+        self._last_placeholder = node
+        if isinstance(fake, FakeTensor):
+            self._nodes[id(fake)] = (fake, node)
+        return node
+
+    def node_of(self, fake: FakeTensor) -> torch.fx.Node:
+        found = self._nodes.get(id(fake))
+        if found is None:
+            raise GraphBreak("AOT205", "a tensor that the capture has not seen being made")
+        return found[1]
+
+    def storage_owner(self, fake: torch.Tensor) -> FakeTensor | None:
+        """The recorded tensor that is the whole of the memory ``fake`` is a view of, if there is one."""
+        wanted = fake.untyped_storage()._cdata
+        for other, _ in self._nodes.values():
+            if other.untyped_storage()._cdata == wanted and other.dtype == fake.dtype and same_size(other.storage_offset(), 0) \
+                    and other.is_contiguous() and same_size(other.numel() * other.element_size(), other.untyped_storage().nbytes()):
+                return other
+        return None
+
+    def has(self, fake: object) -> bool:
+        return id(fake) in self._nodes
+
+    def encode(self, value: Any) -> Any:
+        """``value`` as an FX argument: tensors and symbolic numbers become nodes."""
+        if isinstance(value, FakeTensor):
+            return self.node_of(value)
+        if isinstance(value, torch.Tensor):
+            raise GraphBreak("AOT211", f"a {type(value).__name__} that is not an input")
+        if isinstance(value, SYMBOLIC):
+            return self.symbols.encode(value, self)
+        if isinstance(value, tuple):
+            items = [self.encode(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if isinstance(value, list):
+            return [self.encode(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self.encode(item) for key, item in value.items()}
+        if isinstance(value, slice):
+            return slice(self.encode(value.start), self.encode(value.stop), self.encode(value.step))
+        if isinstance(value, torch.Generator):
+            raise GraphBreak("AOT205", "a random generator as an argument")
+        return value
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested tuples, lists, dicts and slices."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, slice):
+        yield from tensors_in((value.start, value.stop, value.step))
+
+
+def _property_name(function: Any) -> str:
+    return str(getattr(getattr(function, "__self__", None), "__name__", ""))
+
+
+def _describe(function: Any) -> str:
+    name = getattr(function, "__name__", None) or str(function)
+    module = getattr(function, "__module__", None) or "torch"
+    return f"Tensor.{name}" if hasattr(_T, name) and getattr(_T, name, None) is function else f"{module}.{name}"

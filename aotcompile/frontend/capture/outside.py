@@ -1,0 +1,246 @@
+"""What comes from outside a region: where each object was found, the guards that reading it made necessary, and shadow copies of what is changed.
+
+The interpreter computes on ordinary Python objects. An object from outside is known by identity and remembers the `Path` it was first reached by.
+Immutable constants have no identity worth keeping: reading one records an equality guard at once. Tensors are replaced by fake tensors (the recorder
+makes them graph inputs). A container from outside is read in place as long as single items with constant keys are asked for; code that needs the
+whole of it, or changes it, gets a *shadow*: a copy with tensors replaced, so that capturing never touches the user's objects. What differs between a
+shadow and its original at the end is a side effect, replayed by the epilogue.
+"""
+from __future__ import annotations
+
+import collections
+import contextvars
+import enum
+import types
+from typing import Any, Callable
+
+import torch
+
+from aotcompile.base.span import Span
+from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.capture.signals import GraphBreak
+from aotcompile.ir.guards import Guard, constant_json
+from aotcompile.ir.paths import Path
+
+DELETED = type("Deleted", (), {"__repr__": lambda self: "<deleted>"})()
+
+CONSTANT_TYPES = (
+    bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.device, torch.layout, torch.memory_format, range,
+    slice,
+)
+MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
+SEQUENCES = (list, collections.deque)
+SETS = (set,)
+CONTAINERS = (*MAPPINGS, *SEQUENCES, *SETS)
+_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
+              types.MethodWrapperType)
+
+
+class Outside:
+    """The provenance table of one capture."""
+
+    def __init__(self, tensor: Callable[[torch.Tensor, Path], Any], number: Callable[[Any, Path], Any], digest: Callable[[types.CodeType], str],
+                 place: Callable[[], Span | None]) -> None:
+        self._tensor, self._number, self._digest, self._place = tensor, number, digest, place
+        self.paths: dict[int, Path] = {}
+        self._kept: dict[int, object] = {}
+        self.guards: dict[tuple[str, Path | None, str], Guard] = {}
+        self.shadows: dict[int, Any] = {}                                   # id(original) -> shadow
+        self.originals: dict[int, tuple[Any, Any]] = {}                     # id(shadow) -> (original, snapshot of the shadow when made)
+        self.writes: dict[int, dict[str, Any]] = {}                         # id(object) -> attribute writes seen so far
+        self.effects: list[tuple[Any, ...]] = []                            # attribute writes in order
+        self.pending: dict[int, Any] = {}                                   # id(container) -> items put into a container that was not read as a whole
+
+    # ---- guards -------------------------------------------------------------------------------------------------------------------------
+
+    def guard(self, kind: str, path: Path | None, expected: Any) -> None:
+        key = (kind, path, repr(expected))
+        if key not in self.guards:
+            self.guards[key] = Guard(kind, path, expected, self._place())
+
+    def path_of(self, value: object) -> Path | None:
+        return self.paths.get(id(value))
+
+    def remember(self, value: object, path: Path) -> None:
+        known = self.paths.get(id(value))
+        if known is None:
+            self.paths[id(value)], self._kept[id(value)] = path, value
+        elif known != path and not isinstance(value, (types.ModuleType, type, types.FunctionType)):
+            self.guard("same", path, known.as_json())
+
+    # ---- reading ------------------------------------------------------------------------------------------------------------------------
+
+    def read(self, value: Any, path: Path) -> Any:
+        """The stand-in for ``value``, found at ``path``; records what must hold for it to be the same next time.
+
+        Raises GraphBreak for what has no stand-in (tensor subclasses)."""
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        kind = type(value)
+        if kind is int or kind is float:
+            return self._number(value, path)
+        if kind in CONSTANT_TYPES or isinstance(value, (enum.Enum, torch.Size)):
+            self.guard("equals", path, constant_json(value))
+            return value
+        if isinstance(value, tuple):
+            return self._read_tuple(value, path)
+        if kind is frozenset:
+            self.guard("equals", path, constant_json(value))
+            return value
+        if id(value) in self.shadows:
+            return self.shadows[id(value)]
+        if isinstance(value, (types.FunctionType, types.ModuleType, type, *_CALLABLES)):
+            self._read_callable(value, path)
+        elif isinstance(value, types.MethodType):
+            owner = self.read(value.__self__, path.attribute("__self__"))
+            function = self.read(value.__func__, path.attribute("__func__"))
+            return types.MethodType(function, owner)
+        elif isinstance(value, contextvars.ContextVar):
+            self.guard("type", path, "_contextvars:ContextVar")
+        else:
+            self.guard("type", path, f"{kind.__module__}:{kind.__qualname__}")
+        self.remember(value, path)
+        return value
+
+    def _read_tuple(self, value: tuple[Any, ...], path: Path) -> Any:
+        kind = type(value)
+        self.guard("length", path, {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(value)})
+        items = [self.read(item, path.item(index)) for index, item in enumerate(value)]
+        if all(a is b for a, b in zip(items, value)):
+            self.remember(value, path)
+            return value
+        return tuple(items) if kind is tuple else tuple.__new__(kind, items)
+
+    def _read_callable(self, value: Any, path: Path) -> None:
+        if isinstance(value, types.FunctionType):
+            if not is_library_module(value.__module__):
+                self.guard("function", path, {"name": f"{value.__module__}:{value.__qualname__}", "digest": self._digest(value.__code__)})
+        elif isinstance(value, types.ModuleType):
+            return
+        elif path.root[0] == "module" and is_library_module(path.root[1]):
+            return
+        else:
+            self.guard("builtin", path, qualified_name(value))
+
+    # ---- containers ---------------------------------------------------------------------------------------------------------------------
+
+    def is_container(self, value: object) -> bool:
+        """Whether ``value`` is a container from outside that has no shadow yet (a shadow or a new container is an ordinary object)."""
+        return type(value) in CONTAINERS and id(value) in self.paths and id(value) not in self.originals
+
+    def item(self, container: Any, key: Any) -> Any:
+        """``container[key]`` with a constant key, without a shadow. Raises the container's own KeyError or IndexError."""
+        path = self.paths[id(container)]
+        added = self.pending.get(id(container))
+        if added is not None:
+            if isinstance(container, MAPPINGS):
+                if key in added:
+                    return added[key]
+            else:
+                return self.shadow(container)[key]
+        if isinstance(container, MAPPINGS) and key not in container:
+            self.guard("contains", path, {"key": constant_json(key), "present": False})
+        value = container[key]
+        return self.read(value, path.item(key))
+
+    def contains(self, container: Any, key: Any) -> bool:
+        if key in self.pending.get(id(container), ()):
+            return True
+        present = key in container
+        self.guard("contains", self.paths[id(container)], {"key": constant_json(key), "present": present})
+        return present
+
+    def length(self, container: Any) -> int:
+        if id(container) in self.pending and not isinstance(container, SEQUENCES):
+            return len(self.shadow(container))
+        kind = type(container)
+        self.guard("length", self.paths[id(container)], {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(container)})
+        return len(container) + len(self.pending.get(id(container), ()))
+
+    def put(self, container: Any, key: Any, value: Any) -> None:
+        """``container[key] = value`` on a mapping, or an append (``key`` None) on a sequence or set, without reading the rest of it."""
+        if isinstance(container, MAPPINGS):
+            added = self.pending.setdefault(id(container), {})
+            added.pop(key, None)
+            added[key] = value
+        else:
+            self.pending.setdefault(id(container), []).append(value)
+        self._kept[id(container)] = container
+
+    def shadow(self, container: Any) -> Any:
+        """A copy of an outside container with everything in it read; the same one each time."""
+        if id(container) in self.shadows:
+            return self.shadows[id(container)]
+        path = self.paths[id(container)]
+        kind = type(container)
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        copy: Any
+        if isinstance(container, MAPPINGS):
+            for key in container:
+                if not _is_constant_key(key):
+                    raise GraphBreak("AOT205", f"a dict with keys of type {type(key).__name__} from outside is used as a whole")
+            self.guard("keys", path, {"type": name, "keys": [constant_json(key) for key in container]})
+            copy = container.__class__() if not isinstance(container, collections.defaultdict) else collections.defaultdict(container.default_factory)
+            self._link(container, copy)
+            for key, value in container.items():
+                copy[key] = self._deep(value, path.item(key))
+        elif isinstance(container, SETS):
+            if not all(_is_constant_key(key) for key in container):
+                raise GraphBreak("AOT205", "a set of objects from outside is used as a whole")
+            self.guard("equals", path, constant_json(frozenset(container)) | {"type": name})
+            copy = set(container)
+            self._link(container, copy)
+        else:
+            self.guard("length", path, {"type": name, "length": len(container)})
+            copy = [] if kind is list else collections.deque(maxlen=container.maxlen)
+            self._link(container, copy)
+            copy.extend(self._deep(value, path.item(index)) for index, value in enumerate(container))
+        self.originals[id(copy)] = (container, copy.copy())
+        added = self.pending.pop(id(container), None)
+        if added:
+            copy.extend(added) if isinstance(container, SEQUENCES) else copy.update(added)
+        return copy
+
+    def _link(self, container: Any, copy: Any) -> None:
+        self.shadows[id(container)] = copy
+        self._kept[id(copy)] = copy
+        self.originals[id(copy)] = (container, copy.copy())
+        self.paths[id(copy)] = self.paths[id(container)]
+
+    def _deep(self, value: Any, path: Path) -> Any:
+        inner = self.read(value, path)
+        return self.shadow(inner) if self.is_container(inner) else inner
+
+    def put_items(self) -> list[tuple[Any, Any]]:
+        """(container, what was put into it) for containers that have no shadow."""
+        return [(self._kept[key], added) for key, added in self.pending.items()]
+
+    def whole(self, value: Any) -> Any:
+        """``value`` fit to be handed to native code: outside containers become shadows; new lists and tuples hold them already."""
+        return self.shadow(value) if self.is_container(value) else value
+
+    # ---- writing ------------------------------------------------------------------------------------------------------------------------
+
+    def write_attribute(self, owner: Any, name: str, value: Any) -> None:
+        """Note ``owner.name = value`` (or deletion) on an object from outside; reads see it, the object does not."""
+        self.writes.setdefault(id(owner), {})[name] = value
+        self.effects.append(("attribute", owner, name, value))
+
+    def written(self, owner: Any, name: str) -> tuple[bool, Any]:
+        found = self.writes.get(id(owner))
+        return (True, found[name]) if found and name in found else (False, None)
+
+
+def _is_constant_key(key: object) -> bool:
+    return isinstance(key, (str, int, float, bool, type(None), bytes, enum.Enum, torch.dtype, torch.device)) or (
+        isinstance(key, tuple) and all(map(_is_constant_key, key)))
+
+
+def qualified_name(value: Any) -> str:
+    """"module:QualName" of a class, C function or descriptor; for a bound C method, its owner's type is used."""
+    owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", getattr(value, "__name__", type(value).__qualname__))
+    if module is None and owner is not None:
+        module = owner.__name__ if isinstance(owner, types.ModuleType) else (owner if isinstance(owner, type) else type(owner)).__module__
+    return f"{module}:{name}"

@@ -1,0 +1,360 @@
+"""Capture of one region in one situation: interpret its eager body on stand-ins for real arguments; give a `CapturedVariant`, or the break."""
+from __future__ import annotations
+
+import dis
+import types
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+import torch.fx
+
+from aotcompile.frontend.capture.epilogue import EpilogueBuilder
+from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
+from aotcompile.frontend.capture.outside import Outside
+from aotcompile.frontend.capture.graph import GraphRecorder
+from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException
+from aotcompile.frontend.capture.symbolic import SYMBOLIC, SymbolTable
+from aotcompile.frontend.torch_private import FakeTensor, is_parameter, new_fake_mode, symbol_expression
+from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
+from aotcompile.ir.dtypes import BY_TORCH_NAME
+from aotcompile.ir.guards import Guard, TensorFacts, constant_json
+from aotcompile.ir.paths import Path
+
+
+@dataclass(frozen=True)
+class DimensionSpec:
+    """A dynamic dimension: equal names are equal sizes."""
+
+    name: str
+    minimum: int = 0
+    maximum: int | None = None
+
+
+Dimensions = dict[int, dict[int, DimensionSpec]]      # id(tensor) -> dimension -> spec
+
+
+@dataclass
+class BreakFound:
+    signal: GraphBreak
+    chain: list[BreakPoint]
+
+
+@dataclass
+class Refused:
+    code: str
+    reason: str
+    hint: str
+
+
+@dataclass
+class Captured:
+    """``result`` is what the region returned on stand-ins (same structure as the real result, for following dynamic sizes)."""
+
+    variant: CapturedVariant
+    result: Any
+    symbols: SymbolTable
+
+
+class Capture:
+    """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in)."""
+
+    def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
+                 nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
+                 origin: tuple[str, dict[int, int], list[str], int] | None = None) -> None:
+        self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
+        self.fake_mode = new_fake_mode()
+        self.symbols = SymbolTable(self.fake_mode.shape_env)
+        self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place())
+        self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span())
+        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols)
+        self.interpreter.origin = origin
+        self._fakes: dict[int, FakeTensor] = {}
+        self._inputs: list[tuple[Any, Path, Any]] = []            # (real, path, stand-in)
+        self._storages: dict[int, int] = {}
+        self._numbers: dict[Path, Any] = {}
+        self._versions: list[int] = []
+        self._stored_names: dict[types.CodeType, frozenset[str]] = {}
+
+    # ---- stand-ins ----------------------------------------------------------------------------------------------------------------------------
+
+    def _read_tensor(self, real: torch.Tensor, path: Path) -> Any:
+        with torch._C.DisableTorchFunction():          # looking at a tensor is not part of the graph
+            return self._stand_in(real, path)
+
+    def _stand_in(self, real: torch.Tensor, path: Path) -> Any:
+        if isinstance(real, FakeTensor):
+            return real
+        known = self._fakes.get(id(real))
+        if known is not None:
+            first = self.interpreter.tensor_originals[id(known)][1]
+            if first != path:
+                self.outside.guard("same", path, first.as_json())
+            return known
+        if type(real) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise GraphBreak("AOT211", f"a {type(real).__name__} (tensor subclass) comes in")
+        if real.layout is not torch.strided or real.is_quantized or real.is_nested or real.is_conj() or real.is_neg():
+            raise GraphBreak("AOT211", f"a {real.layout} tensor comes in")
+        if str(real.dtype).removeprefix("torch.") not in BY_TORCH_NAME:
+            raise GraphBreak("AOT211", f"a {real.dtype} tensor comes in")
+        number = len(self._inputs)
+        fake = self._make_fake(real, number)
+        self._fakes[id(real)] = fake
+        self._inputs.append((real, path, fake))
+        self._versions.append(fake._version)
+        self.interpreter.tensor_originals[id(fake)] = (real, path)
+        self.recorder.placeholder(f"arg{number}", fake)
+        return fake
+
+    def _make_fake(self, real: torch.Tensor, number: int) -> FakeTensor:
+        dynamic = dict(self._dimensions.get(id(real), {}))
+        for dimension in getattr(real, "_dynamo_dynamic_indices", ()):
+            dynamic.setdefault(dimension, DimensionSpec(f"arg{number}_{dimension}"))
+        sizes: list[Any] = list(real.shape)
+        for dimension, spec in dynamic.items():
+            sizes[dimension] = self.symbols.size(spec.name, real.shape[dimension], spec.minimum, spec.maximum)
+            self.symbols.define(sizes[dimension], number, dimension)
+        strides = _symbolic_strides(sizes, real) if dynamic else list(real.stride())
+        mark = self.symbols.begin_operation()
+        with torch.no_grad(), self.fake_mode:
+            fake = torch.empty_strided(sizes, strides, dtype=real.dtype, device=real.device)
+        if isinstance(real, torch.nn.Parameter):
+            is_parameter(fake)
+        if real.requires_grad:
+            fake.requires_grad_(True)
+            if not real.is_leaf:
+                with self.fake_mode, torch.enable_grad():
+                    fake = torch.clone(fake)
+        self.symbols.end_operation(mark, "")
+        return fake
+
+    def _read_number(self, value: int | float, path: Path) -> Any:
+        """A region's int and float arguments, and attributes it also writes, may change from call to call: they become symbols."""
+        if path in self._numbers:
+            return self._numbers[path]
+        if not self._may_change(path) or (isinstance(value, int) and not -2**62 < value < 2**62) or (isinstance(value, float) and value != value):
+            self.outside.guard("equals", path, constant_json(value))
+            return value
+        number = len(self._inputs)
+        name = f"n{number}"
+        symbol = self.symbols.number(value, number, name)
+        self._inputs.append((value, path, symbol))
+        self._versions.append(0)
+        self.recorder.placeholder(name, symbol)
+        self._numbers[path] = symbol
+        return symbol
+
+    def _may_change(self, path: Path) -> bool:
+        if path.root[0] == "argument" and not path.steps:
+            return True
+        frame = self.interpreter.frame
+        if not path.steps or path.steps[-1][0] != "attribute" or frame is None:
+            return False
+        code = frame.code
+        if code not in self._stored_names:
+            self._stored_names[code] = frozenset(i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR")
+        return path.steps[-1][1] in self._stored_names[code]
+
+    # ---- the run ------------------------------------------------------------------------------------------------------------------------------
+
+    def run(self, arguments: tuple[Any, ...]) -> Captured | BreakFound | Refused:
+        """Interpret the region on ``arguments`` (real values; they are not touched)."""
+        names = self.function.__code__.co_varnames[:len(arguments)]
+        grad, autocast = torch.is_grad_enabled(), _autocast_state()
+        try:
+            stand_ins = [self.outside.read(value, Path(("argument", name))) for name, value in zip(names, arguments)]
+            with self.recorder:
+                result = self.interpreter.run_function(self.function, tuple(stand_ins), {})
+            return self._finish(result, grad, autocast)
+        except GraphBreak as signal:
+            return BreakFound(signal, self.interpreter.break_chain or [])
+        except UserException as raised:
+            return self._exception(raised)
+        except RegionRefused as refused:
+            return Refused(refused.code, refused.reason, refused.hint)
+        finally:
+            torch._C._set_grad_enabled(grad)
+
+    def _exception(self, raised: UserException) -> BreakFound | Refused:
+        text = str(raised.exception).partition("\n")[0][:120]
+        return Refused("AOT206", f"{type(raised.exception).__name__} is raised: {text}", "")
+
+    def _finish(self, result: Any, grad: bool, autocast: dict[str, Any]) -> Captured | Refused:
+        fakes = [fake if isinstance(fake, FakeTensor) else None for _, _, fake in self._inputs]
+        builder = EpilogueBuilder(self.outside, self.recorder, self.symbols, fakes)
+        epilogue, plain = builder.build(result)
+        mutated = [fake is not None and fake._version != before for fake, before in zip(fakes, self._versions)]
+        self._check_aliases(mutated)
+        graph = self.recorder.graph
+        graph.output(tuple(self.recorder.node_of(fake) for fake in builder.outputs))
+        requires_grad = any(fake is not None and fake.requires_grad for fake in fakes)
+        kept = self._prune(graph, builder.used_inputs, mutated)
+        flags = grad and requires_grad or self._reads_grad_state()
+        inputs = tuple(self._graph_input(position, number, mutated[number], flags or not requires_grad) for position, number in enumerate(kept))
+        guards = [*self.outside.guards.values(), *self._tensor_guards(kept, flags or not requires_grad), *self._expressions(),
+                  *self._state(grad, autocast, requires_grad)]
+        renumber = {number: position for position, number in enumerate(kept)}
+        epilogue = _renumber(epilogue, renumber)
+        symbols = tuple(SymbolFacts(s.name, renumber[s.input], s.dimension, int(s.hint), s.minimum, s.maximum)
+                        for s in self.symbols.symbols.values() if s.kind == "size" and s.input in renumber)
+        variant = CapturedVariant(
+            self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
+            grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count)
+        return Captured(variant, result, self.symbols)
+
+    def _reads_grad_state(self) -> bool:
+        return self.recorder.reads_requires_grad or any(
+            node.op == "call_function" and node.target is torch._C._set_grad_enabled and node.args[0] for node in self.recorder.graph.nodes)
+
+    def _check_aliases(self, mutated: list[bool]) -> None:
+        """Inputs that share memory with an input that is changed cannot be told apart by the graph."""
+        seen: dict[int, int] = {}
+        for number, (real, _, fake) in enumerate(self._inputs):
+            if not isinstance(fake, FakeTensor) or real.numel() == 0:
+                continue
+            key = real.untyped_storage().data_ptr()
+            if key in seen and (mutated[number] or mutated[seen[key]]):
+                raise RegionRefused("AOT301", "two inputs share memory and one of them is changed")
+            seen.setdefault(key, number)
+
+    def _prune(self, graph: torch.fx.Graph, used: set[int], mutated: list[bool]) -> list[int]:
+        """Drop graph inputs that neither the graph nor the epilogue uses; gives the numbers of those kept, in order."""
+        needed = {symbol.input for symbol in self.symbols.symbols.values() if symbol.kind == "size"}
+        kept = []
+        for number, node in enumerate([n for n in graph.nodes if n.op == "placeholder"]):
+            if node.users or number in used or mutated[number] or number in needed:
+                kept.append(number)
+            else:
+                graph.erase_node(node)
+        return kept
+
+    def _graph_input(self, position: int, number: int, mutated: bool, flags: bool) -> GraphInput:
+        real, path, stand_in = self._inputs[number]
+        if isinstance(stand_in, FakeTensor):
+            return GraphInput(f"arg{number}", "tensor", path, self._facts(real, stand_in, flags), mutated=mutated)
+        return GraphInput(f"n{number}", "number", path, number=type(real).__name__, hint=real)
+
+    def _facts(self, real: torch.Tensor, fake: FakeTensor, flags: bool) -> TensorFacts:
+        def number(value: Any) -> int | str:
+            if isinstance(value, SYMBOLIC):
+                text = self.symbols.text(value)
+                return int(text) if text.lstrip("-").isdigit() else text
+            return int(value)
+
+        kind = "torch.nn.parameter:Parameter" if isinstance(real, torch.nn.Parameter) else "torch:Tensor"
+        return TensorFacts(BY_TORCH_NAME[str(real.dtype).removeprefix("torch.")].value, tuple(map(number, fake.shape)),
+                           tuple(map(number, fake.stride())), real.device.type, bool(real.requires_grad) if flags else None, kind)
+
+    # ---- guards -------------------------------------------------------------------------------------------------------------------------------
+
+    def _tensor_guards(self, kept: list[int], flags: bool) -> list[Guard]:
+        """Every tensor that was looked at is guarded, also those the graph does not need; numbers by type, or by value once they are fixed."""
+        guards = []
+        storages = []
+        for number, (real, path, stand_in) in enumerate(self._inputs):
+            if isinstance(stand_in, FakeTensor):
+                guards.append(Guard("tensor", path, self._facts(real, stand_in, flags).as_json()))
+                storages.append((number, path, stand_in))
+            else:
+                guards.append(self._number_guard(real, path, stand_in))
+        changed = [(n, p) for n, p, fake in storages if fake._version != self._versions[n]]
+        for number, path in changed:
+            others = [p.as_json() for n, p, _ in storages if n != number]
+            if others:
+                guards.append(Guard("different", path, others))
+        return guards
+
+    def _number_guard(self, real: int | float, path: Path, stand_in: Any) -> Guard:
+        """By type; by value once the code has fixed it; with a name where an expression guard speaks of it."""
+        expression = symbol_expression(stand_in)
+        if not expression.free_symbols:
+            return Guard("equals", path, constant_json(real))
+        symbol = self.symbols.symbols[stand_in.node.expr]
+        if any(stand_in.node.expr in entry.expr.free_symbols for entry in self.symbols.environment.guards):
+            return Guard("number", path, {"kind": type(real).__name__, "symbol": symbol.name})
+        return Guard("number", path, type(real).__name__)
+
+    def _expressions(self) -> list[Guard]:
+        import sympy
+
+        environment = self.symbols.environment
+        guards, seen = [], set()
+        for entry in environment.guards:
+            expression = environment.replace(entry.expr)
+            if expression is sympy.true or not expression.free_symbols <= set(self.symbols.symbols):
+                continue
+            text = self.symbols.text(expression)
+            if text not in seen:
+                seen.add(text)
+                guards.append(Guard("expression", None, text))
+        for symbol in self.symbols.symbols.values():
+            if symbol.kind == "size" and (symbol.minimum > 0 or symbol.maximum is not None):
+                low = f"{symbol.name} >= {symbol.minimum}"
+                guards.append(Guard("expression", None, low if symbol.maximum is None else f"{low} and {symbol.name} <= {symbol.maximum}"))
+        return guards
+
+    def _state(self, grad: bool, autocast: dict[str, Any], requires_grad: bool) -> list[Guard]:
+        state: dict[str, Any] = dict(autocast)
+        if requires_grad or self._reads_grad_state():
+            state["grad_enabled"] = grad
+        state["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
+        return [Guard("state", None, {name: value}) for name, value in sorted(state.items())]
+
+
+def _autocast_state() -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    for device in ("cpu", "cuda"):
+        enabled = torch.is_autocast_enabled(device)
+        state[f"autocast_{device}"] = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if enabled else None
+    return state
+
+
+def _symbolic_strides(sizes: list[Any], real: torch.Tensor) -> list[Any]:
+    """Strides of a tensor with symbolic sizes: where a stride is the product of the inner sizes it stays so, else it is the number seen."""
+    order = sorted(range(real.dim()), key=lambda d: (real.stride(d), real.shape[d] if real.stride(d) else 0, -d))
+    strides: list[Any] = [0] * real.dim()
+    expected: Any = 1
+    hint = 1
+    for dimension in order:
+        if real.stride(dimension) == hint or real.shape[dimension] in (0, 1):
+            strides[dimension] = expected
+            expected = expected * sizes[dimension]
+            hint = hint * real.shape[dimension]
+        else:
+            strides[dimension] = real.stride(dimension)
+            expected = real.stride(dimension) * sizes[dimension]
+            hint = real.stride(dimension) * real.shape[dimension]
+    return strides
+
+
+def _renumber(epilogue: str, numbers: dict[int, int]) -> str:
+    import re
+
+    return re.sub(r"\binputs\[(\d+)\]", lambda found: f"inputs[{numbers[int(found.group(1))]}]", epilogue)
+
+
+def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dimensions, kept: list[Any]) -> None:
+    """Dynamic sizes of a region's results: what is symbolic in the stand-in is dynamic in the real value (``dimensions`` is extended; ``kept`` keeps
+    ids valid)."""
+    if isinstance(stand_in, FakeTensor) and isinstance(real, torch.Tensor):
+        found = {}
+        for dimension, size in enumerate(stand_in.shape):
+            if isinstance(size, torch.SymInt) and symbol_expression(size).free_symbols:
+                expression = symbol_expression(size)
+                symbol = symbols.symbols.get(expression)
+                name = next((n for n, value in symbols._by_name.items() if value.node.expr == expression), None)
+                found[dimension] = DimensionSpec(name or symbols.text(expression), symbol.minimum if symbol else 0,
+                                                 symbol.maximum if symbol else None)
+        if found:
+            dimensions[id(real)] = found
+            kept.append(real)
+    elif isinstance(stand_in, (tuple, list)) and isinstance(real, (tuple, list)):
+        for a, b in zip(stand_in, real):
+            follow_sizes(a, b, symbols, dimensions, kept)
+    elif isinstance(stand_in, dict) and isinstance(real, dict):
+        for key in stand_in:
+            if key in real:
+                follow_sizes(stand_in[key], real[key], symbols, dimensions, kept)
+
+
+__all__ = ["BreakFound", "Capture", "Captured", "DimensionSpec", "Dimensions", "Refused", "follow_sizes"]

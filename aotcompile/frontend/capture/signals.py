@@ -1,0 +1,36 @@
+"""The three ways in which interpretation leaves an instruction: a graph break, an exception of the user's program, a whole region's refusal."""
+from __future__ import annotations
+
+
+class GraphBreak(BaseException):
+    """The instruction cannot be part of a graph. A BaseException, so that no ``except Exception`` of the interpreted program catches it.
+
+    ``kind`` is a `frontend.types.BreakKind`; ``whole_statement`` asks the splitter to leave the whole statement outside."""
+
+    def __init__(self, code: str, reason: str, hint: str = "", kind: str = "call") -> None:
+        super().__init__(f"{code} {reason}")
+        self.code, self.reason, self.hint, self.kind = code, reason, hint, kind
+
+
+class UserException(BaseException):
+    """An exception that the interpreted program raised; `Frame`s unwind to their handlers as CPython does."""
+
+    def __init__(self, exception: BaseException) -> None:
+        super().__init__(repr(exception))
+        self.exception = exception
+
+
+class RegionRefused(BaseException):
+    """The region as a whole cannot be captured in this situation (not one instruction of it is to blame): it stays eager, with this reason."""
+
+    def __init__(self, code: str, reason: str, hint: str = "") -> None:
+        super().__init__(f"{code} {reason}")
+        self.code, self.reason, self.hint = code, reason, hint
+
+
+def value_needed(what: str) -> GraphBreak:
+    return GraphBreak("AOT203", f"{what} reads a tensor's value", "Use torch.where, or pass the value in.")
+
+
+def branch_on_value() -> GraphBreak:
+    return GraphBreak("AOT202", "a branch on a tensor's value", "Both sides are compiled; torch.where keeps it in one graph.", "branch")

@@ -1,0 +1,219 @@
+"""Symbols of one capture: sizes of dynamic dimensions, and Python numbers taken as scalar inputs."""
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+import torch.fx
+
+from aotcompile.frontend.capture.signals import GraphBreak
+from aotcompile.frontend.torch_private import ShapeEnv, new_float, new_int, new_size, symbol_expression
+
+if TYPE_CHECKING:
+    from aotcompile.frontend.capture.graph import GraphRecorder
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+# Operations whose result's shape or meaning really changes at size 0 or 1: what they ask about sizes is kept as a guard.
+_ASKS_FOR_ONE = {"squeeze", "squeeze_", "__setitem__", "expand", "expand_as", "broadcast_to", "max", "min", "argmax", "argmin", "amax", "amin",
+                 "aminmax", "median", "mode", "kthvalue", "cummax", "unbind", "chunk", "split", "tensor_split", "__len__", "view_as_real"}
+# Library calls that choose an algorithm by size ("is the batch below 16?"), and with it at most the strides of a result.
+_CHOOSES_ALGORITHM = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"}
+
+
+@dataclass
+class Symbol:
+    """``node``: where the graph gets it from; kind "size": dimension ``dimension`` of input ``input``; "number": graph input ``input`` itself."""
+
+    name: str
+    kind: str
+    hint: int | float
+    input: int = -1
+    dimension: int = -1
+    minimum: int = 0
+    maximum: int | None = None
+
+
+class SymbolTable:
+    def __init__(self, environment: ShapeEnv) -> None:
+        self.environment = environment
+        self.symbols: dict[sympy.Symbol, Symbol] = {}
+        self._by_name: dict[str, torch.SymInt] = {}
+
+    def size(self, name: str, hint: int, minimum: int, maximum: int | None) -> torch.SymInt:
+        """The symbol of dimension letter ``name``; equal letters are one symbol."""
+        if name not in self._by_name:
+            value = new_size(self.environment, name, hint, minimum, maximum)
+            self._by_name[name] = value
+            self.symbols[value.node.expr] = Symbol(f"s{len(self.symbols)}", "size", hint, minimum=minimum, maximum=maximum)
+        elif self.symbols[self._by_name[name].node.expr].hint != hint:
+            raise ValueError(f"dimension {name} is {hint} here and {self.symbols[self._by_name[name].node.expr].hint} elsewhere")
+        return self._by_name[name]
+
+    def define(self, value: torch.SymInt, input_number: int, dimension: int) -> None:
+        symbol = self.symbols[value.node.expr]
+        if symbol.input < 0:
+            symbol.input, symbol.dimension = input_number, dimension
+
+    def number(self, value: int | float, input_number: int, name: str) -> torch.SymInt | torch.SymFloat:
+        made = new_int(self.environment, name, value) if isinstance(value, int) else new_float(self.environment, name, value)
+        self.symbols[made.node.expr] = Symbol(name, "number", value, input=input_number)
+        return made
+
+    # ---- fixing -----------------------------------------------------------------------------------------------------------------------------
+
+    def is_number(self, value: Any) -> bool:
+        return isinstance(value, SYMBOLIC) and any(
+            s in self.symbols and self.symbols[s].kind == "number" for s in symbol_expression(value).free_symbols)
+
+    def fix(self, value: Any) -> Any:
+        """The Python value of a symbolic number; its symbols are fixed from here on (a guard)."""
+        if isinstance(value, torch.SymInt):
+            return int(value)
+        if isinstance(value, torch.SymFloat):
+            return float(value)
+        return bool(value) if isinstance(value, torch.SymBool) else value
+
+    def fix_numbers(self, value: Any) -> Any:
+        """``value`` with the symbols that are plain Python numbers (not sizes) fixed, inside tuples, lists, dicts and slices."""
+        if isinstance(value, SYMBOLIC):
+            return self.fix(value) if self.is_number(value) else value
+        if type(value) in (tuple, list):
+            return type(value)(self.fix_numbers(item) for item in value)
+        if type(value) is dict:
+            return {key: self.fix_numbers(item) for key, item in value.items()}
+        if type(value) is slice:
+            return slice(*(self.fix_numbers(v) for v in (value.start, value.stop, value.step)))
+        return value
+
+    # ---- questions asked by torch itself ------------------------------------------------------------------------------------------------------
+
+    def begin_operation(self) -> tuple[int, dict[Any, Any]]:
+        return len(self.environment.guards), dict(self.environment.var_to_range)
+
+    def end_operation(self, mark: tuple[int, dict[Any, Any]], name: str) -> None:
+        """Forget what a torch operation asked about sizes being 0 or 1, where the answer does not change its result: a contiguity or broadcast
+        test inside torch, not a fact the user's code relies on. The same for thresholds by which a library call chooses its algorithm."""
+        start, ranges = mark
+        asked = self.environment.guards[start:]
+        if not asked or name in _ASKS_FOR_ONE:
+            return
+        kept = [guard for guard in asked if not self._compares_with(guard.expr, (0, 1, 2, 16) if name in _CHOOSES_ALGORITHM else (0, 1, 2))]
+        if len(kept) == len(asked):
+            return
+        self.environment.guards[start:] = kept
+        for symbol, before in ranges.items():
+            if not any(symbol in guard.expr.free_symbols for guard in kept):
+                self.environment.var_to_range[symbol] = before
+        self.environment._update_version_counter()
+
+    def _compares_with(self, expression: sympy.Basic, limits: tuple[int, ...]) -> bool:
+        """Whether the question compares a product of sizes with one of the numbers: ``size != 0``, ``size > 1``, ..."""
+        if not isinstance(expression, (sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
+            return False
+        numbers = [side for side in expression.args if side.is_number]
+        others = [side for side in expression.args if not side.is_number]
+        return len(numbers) == 1 and int(numbers[0]) in limits and all(
+            s in self.symbols and self.symbols[s].kind == "size" for s in others[0].free_symbols)
+
+    # ---- into the graph and into text -----------------------------------------------------------------------------------------------------------
+
+    def encode(self, value: Any, recorder: "GraphRecorder") -> Any:
+        """A symbolic number as FX nodes. Forms without nodes fix the value."""
+        expression = symbol_expression(value)
+        if isinstance(value, torch.SymBool):
+            return bool(value)
+        try:
+            return self._encode(expression, recorder)
+        except NotImplementedError:
+            return self.fix(value)
+
+    def _encode(self, expression: sympy.Basic, recorder: "GraphRecorder") -> Any:
+        if expression.is_Integer:
+            return int(expression)
+        if expression.is_Float or expression.is_Rational:
+            return float(expression)
+        if expression in self.symbols:
+            return self._symbol_node(self.symbols[expression], recorder)
+        arguments = [self._encode(argument, recorder) for argument in expression.args]
+        if isinstance(expression, (sympy.Add, sympy.Mul)):
+            function = operator.add if isinstance(expression, sympy.Add) else operator.mul
+            result = arguments[0]
+            for argument in arguments[1:]:
+                result = recorder.graph.call_function(function, (result, argument))
+            return result
+        functions = {
+            "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max,
+            "Min": torch.sym_min, "FloatTrueDiv": operator.truediv, "IntTrueDiv": operator.truediv, "ToFloat": torch.sym_float,
+            "PowByNatural": operator.pow, "FloatPow": operator.pow, "Pow": operator.pow, "TruncToInt": torch.sym_int, "FloorToInt": torch.sym_int,
+        }
+        name = type(expression).__name__
+        if name not in functions:
+            raise NotImplementedError(name)
+        return recorder.graph.call_function(functions[name], tuple(arguments))
+
+    def _symbol_node(self, symbol: Symbol, recorder: "GraphRecorder") -> torch.fx.Node:
+        placeholders = [node for node in recorder.graph.nodes if node.op == "placeholder"]
+        if symbol.input < 0:
+            raise GraphBreak("AOT205", f"size {symbol.name} belongs to no graph input")
+        if symbol.kind == "number":
+            return placeholders[symbol.input]
+        return recorder.graph.call_function(torch.ops.aten.sym_size.int, (placeholders[symbol.input], symbol.dimension))
+
+    def text(self, expression: Any) -> str:
+        """A sympy expression over our symbols as Python source."""
+        if isinstance(expression, SYMBOLIC):
+            expression = symbol_expression(expression)
+        return _print(sympy.sympify(expression), self.symbols)
+
+
+_RELATIONS = {sympy.Eq: "==", sympy.Ne: "!=", sympy.Lt: "<", sympy.Le: "<=", sympy.Gt: ">", sympy.Ge: ">="}
+
+
+def _print(e: sympy.Basic, symbols: dict[sympy.Symbol, Symbol]) -> str:
+    def sub(x: sympy.Basic) -> str:
+        return _print(x, symbols)
+
+    for kind, sign in _RELATIONS.items():
+        if isinstance(e, kind):
+            return f"{sub(e.args[0])} {sign} {sub(e.args[1])}"
+    if e is sympy.true or e is sympy.false:
+        return str(bool(e))
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Float:
+        return repr(float(e))
+    if e.is_Rational:
+        return f"({e.p} / {e.q})"
+    if e in symbols:
+        return symbols[e].name
+    name = type(e).__name__
+    if isinstance(e, sympy.Add):
+        return "(" + " + ".join(map(sub, e.args)) + ")"
+    if isinstance(e, sympy.Mul):
+        return "*".join(f"({sub(a)})" if isinstance(a, sympy.Add) or str(sub(a)).startswith("-") else sub(a) for a in e.args)
+    if isinstance(e, sympy.Pow) or name in ("PowByNatural", "FloatPow"):
+        if e.args[1].is_Integer and 1 < int(e.args[1]) < 5:
+            return "*".join([f"({sub(e.args[0])})"] * int(e.args[1]))
+        return f"({sub(e.args[0])}) ** ({sub(e.args[1])})"
+    binary = {"FloorDiv": "//", "CleanDiv": "//", "Mod": "%", "PythonMod": "%", "FloatTrueDiv": "/", "IntTrueDiv": "/"}
+    if name in binary:
+        return f"(({sub(e.args[0])}) {binary[name]} ({sub(e.args[1])}))"
+    if name in ("Max", "Min"):
+        text = sub(e.args[0])
+        for argument in e.args[1:]:
+            text = f"{name.lower()}({text}, {sub(argument)})"
+        return text
+    if isinstance(e, (sympy.And, sympy.Or)):
+        return "(" + f" {name.lower()} ".join(f"({sub(a)})" for a in e.args) + ")"
+    if isinstance(e, sympy.Not):
+        return f"not ({sub(e.args[0])})"
+    if name == "RoundDecimal":
+        return f"round({sub(e.args[0])}, {sub(e.args[1])})"
+    if name == "ToFloat":
+        return f"float({sub(e.args[0])})"
+    if name in ("TruncToInt", "FloorToInt"):
+        return f"int({sub(e.args[0])})"
+    raise NotImplementedError(f"{name} in a size expression")

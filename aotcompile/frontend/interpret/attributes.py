@@ -1,0 +1,252 @@
+"""Attribute access of the interpreted program: Python's lookup rules, with provenance for what lies outside and shadows for what is written."""
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.capture.outside import DELETED, MAPPINGS
+from aotcompile.frontend.capture.signals import GraphBreak, UserException
+from aotcompile.frontend.capture.symbolic import SYMBOLIC
+from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.ir.paths import Path
+
+if TYPE_CHECKING:
+    from aotcompile.frontend.interpret.interpreter import Interpreter
+
+_MISSING = object()
+_SLOT_TYPES = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def static_lookup(cls: type, name: str) -> Any:
+    """``name`` in the classes of ``cls``'s method resolution order, without running descriptors; `_MISSING` if nowhere."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return _MISSING
+
+
+_OF_MAPPING = frozenset({"get", "__getitem__", "__contains__", "__len__", "__setitem__", "setdefault"})
+_WITHOUT_SHADOW = {kind: _OF_MAPPING for kind in MAPPINGS} | {
+    list: frozenset({"append", "__len__"}), collections.deque: frozenset({"append"}), set: frozenset({"add"})}
+
+
+class OutsideMethod:
+    """A method of an outside container, bound, that touches single items only: no shadow is needed."""
+
+    def __init__(self, container: Any, name: str) -> None:
+        self.container, self.name = container, name
+
+
+def load_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
+    """``owner.name``."""
+    if isinstance(owner, torch.Tensor):
+        return _tensor_attribute(i, owner, name)
+    if isinstance(owner, SYMBOLIC):
+        return i.plain(getattr, owner, name)
+    found, value = i.outside.written(owner, name)
+    if found:
+        if value is DELETED:
+            raise UserException(AttributeError(f"'{type(owner).__name__}' object has no attribute '{name}'"))
+        return value
+    path = i.outside.path_of(owner)
+    if isinstance(owner, types.ModuleType):
+        return _module_attribute(i, owner, name)
+    if isinstance(owner, type):
+        return _class_attribute(i, owner, name, path)
+    if isinstance(owner, super):
+        return _super_attribute(i, owner, name)
+    if i.outside.is_container(owner):
+        if id(owner) not in i.outside.shadows and name in _WITHOUT_SHADOW[type(owner)]:
+            return OutsideMethod(owner, name)
+        owner = i.outside.shadow(owner)
+        return i.plain(getattr, owner, name)
+    if type(owner).__module__ == "builtins" or isinstance(owner, (types.FunctionType, types.MethodType, types.BuiltinFunctionType,
+                                                                  functools.partial)):
+        value = i.plain(getattr, owner, name)
+        if path is not None and isinstance(owner, types.FunctionType) and name in owner.__dict__:
+            return i.outside.read(value, path.attribute(name))
+        return value
+    return _instance_attribute(i, owner, name, path)
+
+
+def _instance_attribute(i: "Interpreter", owner: Any, name: str, path: Path | None) -> Any:
+    cls = type(owner)
+    custom = static_lookup(cls, "__getattribute__")
+    if isinstance(custom, types.FunctionType):
+        return i.call(custom, (owner, name), {})
+    if name == "__class__":
+        return cls
+    found = static_lookup(cls, name)
+    if found is not _MISSING:
+        if isinstance(found, property):
+            if found.fget is None:
+                raise UserException(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
+            return i.call(found.fget, (owner,), {})
+        if isinstance(found, _SLOT_TYPES):
+            value = i.plain(getattr, owner, name)
+            return i.outside.read(value, path.attribute(name)) if path is not None else value
+        if isinstance(found, functools.cached_property):
+            return _cached_property(i, owner, name, found, path)
+    instance = owner.__dict__ if hasattr(owner, "__dict__") else {}
+    if name in instance:
+        value = instance[name]
+        return i.outside.read(value, path.attribute(name)) if path is not None else value
+    if found is not _MISSING:
+        return _bind(i, owner, cls, name, found, path)
+    return _fallback(i, owner, cls, name, path)
+
+
+def _cached_property(i: "Interpreter", owner: Any, name: str, found: Any, path: Path | None) -> Any:
+    if name in owner.__dict__:
+        return i.outside.read(owner.__dict__[name], path.attribute(name)) if path is not None else owner.__dict__[name]
+    value = i.call(found.func, (owner,), {})
+    if path is not None:
+        i.outside.guard("has_dictionary", path, {"name": name, "present": False})
+        i.outside.write_attribute(owner, name, value)
+    else:
+        owner.__dict__[name] = value
+    return value
+
+
+def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: Path | None) -> Any:
+    """A class attribute seen through an instance."""
+    if isinstance(found, types.FunctionType):
+        if path is not None:
+            if not is_library_module(cls.__module__):
+                i.outside.guard("has_dictionary", path, {"name": name, "present": False})
+            i.outside.read(found, path.then("type").attribute(name))
+        return types.MethodType(found, owner)
+    if isinstance(found, staticmethod):
+        return i.outside.read(found.__func__, path.then("type").attribute(name)) if path is not None else found.__func__
+    if isinstance(found, classmethod):
+        return types.MethodType(found.__func__, cls)
+    getter = static_lookup(type(found), "__get__")
+    if getter is _MISSING:
+        return i.outside.read(found, path.attribute(name)) if path is not None else found
+    if isinstance(getter, types.FunctionType):
+        return i.call(getter, (found, owner, cls), {})
+    return i.plain(getattr, owner, name)
+
+
+def _fallback(i: "Interpreter", owner: Any, cls: type, name: str, path: Path | None) -> Any:
+    """What ``__getattr__`` gives; nn.Module keeps parameters, buffers and submodules in three dicts."""
+    custom = static_lookup(cls, "__getattr__")
+    if isinstance(owner, torch.nn.Module) and custom in (torch.nn.Module.__dict__["__getattr__"], _MISSING):
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = owner.__dict__.get(table, {})
+            if name in entries:
+                return i.outside.read(entries[name], path.attribute(table).item(name)) if path is not None else entries[name]
+        if path is not None:
+            for table in ("_parameters", "_buffers", "_modules"):
+                i.outside.guard("contains", path.attribute(table), {"key": {"type": "builtins:str", "value": name}, "present": False})
+            i.outside.guard("has_dictionary", path, {"name": name, "present": False})
+        raise UserException(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
+    if path is not None and hasattr(owner, "__dict__"):
+        i.outside.guard("has_dictionary", path, {"name": name, "present": False})
+    if isinstance(custom, types.FunctionType):
+        return i.call(custom, (owner, name), {})
+    return i.plain(getattr, owner, name)
+
+
+def _module_attribute(i: "Interpreter", owner: types.ModuleType, name: str) -> Any:
+    value = i.plain(getattr, owner, name)
+    return i.read_global(owner.__name__, name, value)
+
+
+def _class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None) -> Any:
+    metaclass = static_lookup(type(owner), name)
+    found = static_lookup(owner, name)
+    if isinstance(metaclass, property):
+        return i.call(metaclass.fget, (owner,), {}) if isinstance(metaclass.fget, types.FunctionType) else i.plain(getattr, owner, name)
+    if found is _MISSING or (metaclass is not _MISSING and isinstance(metaclass, _SLOT_TYPES)):
+        return i.plain(getattr, owner, name)
+    if isinstance(found, staticmethod):
+        return found.__func__
+    if isinstance(found, classmethod):
+        return types.MethodType(found.__func__, owner)
+    if isinstance(found, types.FunctionType):
+        return found
+    value = i.plain(getattr, owner, name)
+    path = path or i.importable(owner)
+    if path is None or is_library_module(owner.__module__):
+        return value
+    return i.outside.read(value, path.attribute(name))
+
+
+def _super_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
+    instance, start = owner.__self__, owner.__thisclass__
+    cls = instance if isinstance(instance, type) else type(instance)
+    mro = cls.__mro__
+    for base in mro[mro.index(start) + 1:]:
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            if isinstance(found, property):
+                return i.call(found.fget, (instance,), {})
+            break
+    return i.plain(getattr, owner, name)
+
+
+def _tensor_attribute(i: "Interpreter", owner: torch.Tensor, name: str) -> Any:
+    original = i.original_tensor(owner)
+    if original is not None and name in original[0].__dict__:
+        return i.outside.read(original[0].__dict__[name], original[1].attribute(name))
+    if name == "__class__":
+        return i.type_of(owner)
+    if name == "grad" and original is not None and isinstance(owner, FakeTensor):
+        raise GraphBreak("AOT205", "a tensor's .grad is read")
+    if original is not None and not hasattr(torch.Tensor, name) and not hasattr(owner, name):
+        raise UserException(AttributeError(f"'Tensor' object has no attribute '{name}'"))
+    return i.plain(getattr, owner, name)
+
+
+# ---- writing ------------------------------------------------------------------------------------------------------------------------------
+
+
+def store_attribute(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
+    """``owner.name = value``."""
+    _check_writable(owner, name)
+    custom = static_lookup(type(owner), "__setattr__")
+    if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__setattr__:
+        i.call(custom, (owner, name, value), {})
+        return
+    plain_store(i, owner, name, value)
+
+
+def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
+    """``object.__setattr__``: properties run, everything else is noted (outside) or done (new objects)."""
+    found = None if isinstance(owner, (types.ModuleType, type)) else static_lookup(type(owner), name)
+    if isinstance(found, property):
+        if found.fset is None:
+            raise UserException(AttributeError(f"property '{name}' of '{type(owner).__name__}' object has no setter"))
+        i.call(found.fset, (owner, value), {})
+    elif i.is_outside(owner):
+        i.outside.write_attribute(owner, name, value)
+    else:
+        i.plain(object.__setattr__, owner, name, value)
+
+
+def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
+    _check_writable(owner, name)
+    custom = static_lookup(type(owner), "__delattr__")
+    if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__delattr__:
+        i.call(custom, (owner, name), {})
+    elif i.is_outside(owner):
+        load_attribute(i, owner, name)
+        i.outside.write_attribute(owner, name, DELETED)
+    else:
+        i.plain(object.__delattr__, owner, name)
+
+
+def _check_writable(owner: Any, name: str) -> None:
+    if isinstance(owner, torch.Tensor):
+        raise GraphBreak("AOT208", f"an assignment to a tensor's .{name}", kind="statement")
+    if isinstance(owner, types.FunctionType):
+        raise GraphBreak("AOT208", f"an assignment to a function's .{name}", kind="statement")
+
+
+__all__ = ["OutsideMethod", "delete_attribute", "load_attribute", "plain_store", "static_lookup", "store_attribute"]

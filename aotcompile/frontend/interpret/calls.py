@@ -1,0 +1,295 @@
+"""Calls of the interpreted program: what is inlined, what runs natively, what is a graph break."""
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aotcompile.entry import SKIP_ATTRIBUTE
+from aotcompile.frontend.interpret import lookasides
+from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
+from aotcompile.frontend.interpret.operations import python_method
+from aotcompile.frontend.capture.signals import GraphBreak, UserException
+from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.ir.paths import Path
+
+if TYPE_CHECKING:
+    from aotcompile.frontend.interpret.interpreter import Interpreter
+
+# Python functions of torch that are interpreted, because they read the user's objects; all others run natively and their tensor calls are recorded.
+_INTERPRETED_TORCH = ("torch.nn.modules", "torch.nn.utils.parametrize", "torch.nn.utils.parametrizations", "torch.nn.parameter",
+                      "torch.utils._contextlib", "torch.utils.checkpoint", "torch.nn.attention", "torch.distributions", "torch.nn.init")
+_NATIVE_MODULES = {
+    "builtins", "_operator", "operator", "math", "itertools", "_collections", "collections", "_functools", "functools", "_abc", "cmath", "_struct",
+    "_bisect", "bisect", "_heapq", "heapq", "numbers", "copyreg", "_string", "string", "unicodedata", "_weakref", "weakref", "_typing", "typing",
+    "types", "enum", "re", "_sre", "dataclasses", "contextlib", "abc", "_decimal", "decimal", "fractions", "textwrap", "keyword", "inspect",
+    "_collections_abc", "_contextvars", "reprlib",
+}
+_OUTPUT = {"print": "print", "input": "input", "open": "open", "breakpoint": "breakpoint"}
+
+
+def call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Call ``function``. Raises GraphBreak where that cannot be part of a region."""
+    special = lookasides.find(function)
+    if special is not None:
+        return special(i, *arguments, **keywords)
+    if isinstance(function, types.MethodType):
+        return call(i, function.__func__, (function.__self__, *arguments), keywords)
+    if isinstance(function, OutsideMethod):
+        return lookasides.outside_method(i, function, arguments, keywords)
+    if isinstance(function, types.FunctionType):
+        original = function.__dict__.get("interpreted")      # one of our own callbacks comes back
+        return call(i, original, arguments, keywords) if original is not None else _call_python(i, function, arguments, keywords)
+    if isinstance(function, functools.partial):
+        return _call_partial(i, function, arguments, keywords)
+    if isinstance(function, type):
+        return _construct(i, function, arguments, keywords)
+    if isinstance(function, torch.nn.Module):
+        return _call_module(i, function, arguments, keywords)
+    if isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+                             types.ClassMethodDescriptorType)):
+        return _call_native(i, function, arguments, keywords)
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return i.plain(i.recorder.call, function, tuple(map(i.outside.whole, arguments)), keywords)
+    if isinstance(function, functools._lru_cache_wrapper):
+        return call(i, function.__wrapped__, arguments, keywords)
+    method = python_method(function, "__call__")
+    if method is not None:
+        _read_class_method(i, function, "__call__", method)
+        return call(i, method, (function, *arguments), keywords)
+    return _call_native(i, function, arguments, keywords)
+
+
+def _read_class_method(i: "Interpreter", owner: Any, name: str, method: types.FunctionType) -> None:
+    path = i.outside.path_of(owner)
+    if path is not None:
+        i.outside.read(method, path.then("type").attribute(name))
+
+
+def _call_partial(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    path = i.outside.path_of(function)
+    inner, bound, named = function.func, function.args, function.keywords
+    if path is not None:
+        inner = i.outside.read(inner, path.attribute("func"))
+        bound = i.outside.read(bound, path.attribute("args"))
+        named = i.outside.shadow(i.outside.read(named, path.attribute("keywords"))) if named else named
+    return call(i, inner, (*bound, *arguments), {**named, **keywords})
+
+
+# ---- Python functions -----------------------------------------------------------------------------------------------------------------------
+
+
+def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    if getattr(function, "_torchdynamo_disable", False):
+        raise GraphBreak("AOT207", f"{function.__qualname__} is marked torch.compiler.disable")
+    if SKIP_ATTRIBUTE in function.__dict__:
+        raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
+    module = function.__module__ or ""
+    if module.partition(".")[0] == "torch" and not module.startswith(_INTERPRETED_TORCH) and not module.startswith("torch.testing"):
+        return _call_torch(i, function, arguments, keywords)
+    if module.partition(".")[0] in _FOREIGN or module in _IO_MODULES:
+        raise GraphBreak("AOT201" if module in _IO_MODULES else "AOT204", f"{module}.{function.__qualname__} is called")
+    if module in ("copy", "json", "random", "time", "os", "posixpath", "warnings", "traceback", "threading", "subprocess", "tempfile", "shutil",
+                  "glob", "pickle"):
+        return lookasides.standard_library(i, module, function, arguments, keywords)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise GraphBreak("AOT210", "async code cannot be part of a graph")
+    return i.run_function(function, arguments, keywords)
+
+
+_FOREIGN = {"numpy", "scipy", "pandas", "sklearn", "PIL", "matplotlib", "cv2", "tqdm", "requests", "wandb", "tensorboard", "jax", "tensorflow"}
+_IO_MODULES = {"logging", "io", "socket", "asyncio"}
+
+
+def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A Python function of torch: it runs natively; what it does to tensors is recorded by the mode. Callables it gets are interpreted."""
+    module = function.__module__
+    if module.startswith(("torch._dynamo", "torch._inductor", "torch.compiler", "torch.jit", "torch.distributed", "torch.onnx", "torch.profiler",
+                          "torch.hub", "torch.optim")):
+        raise GraphBreak("AOT205", f"{module}.{function.__qualname__} is not part of a graph")
+    if any(isinstance(a, torch.nn.Module) for a in (*arguments, *keywords.values())):
+        return i.run_function(function, arguments, keywords)
+    given = tuple(_for_torch(i, a) for a in arguments)
+    named = {k: _for_torch(i, v) for k, v in keywords.items()}
+    return _from_torch(function, i.plain(function, *given, **named))
+
+
+def _from_torch(function: Any, result: Any) -> Any:
+    """What torch gave back. A real tensor was made behind the recording mode's back (from numpy, from a buffer)."""
+    if isinstance(result, torch.Tensor) and not isinstance(result, FakeTensor):
+        raise GraphBreak("AOT204", f"torch.{getattr(function, '__name__', function)} makes a tensor from outside data")
+    return result
+
+
+def _for_torch(i: "Interpreter", value: Any) -> Any:
+    value = i.outside.whole(value)
+    if isinstance(value, (types.FunctionType, types.MethodType)) and not (value.__module__ or "").startswith("torch."):
+        return i.callback(value)
+    return value
+
+
+def bind(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """The local variables at a call, by CPython's rules; defaults of functions from outside are read with guards."""
+    code = function.__code__
+    names = code.co_varnames
+    positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
+    path = i.outside.path_of(function) if id(function) not in i.made_functions else None
+    local: dict[str, Any] = dict(zip(names[:positional], arguments))
+    extra = arguments[positional:]
+    rest = dict(keywords)
+    for name in names[:positional + keyword_only]:
+        if name in rest and names.index(name) >= code.co_posonlyargcount:
+            if name in local:
+                raise UserException(TypeError(f"{function.__qualname__}() got multiple values for argument '{name}'"))
+            local[name] = rest.pop(name)
+    _fill_defaults(i, function, local, path)
+    missing = [name for name in names[:positional + keyword_only] if name not in local]
+    if missing:
+        raise UserException(TypeError(f"{function.__qualname__}() missing {len(missing)} required argument: '{missing[0]}'"))
+    index = positional + keyword_only
+    if code.co_flags & inspect.CO_VARARGS:
+        local[names[index]] = tuple(extra)
+        index += 1
+    elif extra:
+        raise UserException(TypeError(f"{function.__qualname__}() takes {positional} positional arguments but {len(arguments)} were given"))
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        local[names[index]] = rest
+    elif rest:
+        raise UserException(TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'"))
+    return local
+
+
+def _fill_defaults(i: "Interpreter", function: types.FunctionType, local: dict[str, Any], path: Path | None) -> None:
+    code = function.__code__
+    names = code.co_varnames
+    defaults = function.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    for index, value in enumerate(defaults):
+        name = names[first + index]
+        if name not in local:
+            local[name] = i.outside.read(value, path.attribute("__defaults__").item(index)) if path else value
+    for name, value in (function.__kwdefaults__ or {}).items():
+        if name not in local:
+            local[name] = i.outside.read(value, path.attribute("__kwdefaults__").item(name)) if path else value
+
+
+# ---- classes --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _construct(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    if issubclass(cls, torch.Tensor) and cls not in (torch.Tensor,):
+        raise GraphBreak("AOT211", f"a {cls.__name__} is made")
+    metaclass_call = static_lookup(type(cls), "__call__")
+    if isinstance(metaclass_call, types.FunctionType) and type(cls).__module__ not in ("enum", "abc", "typing"):
+        return call(i, metaclass_call, (cls, *arguments), keywords)
+    make, initialise = static_lookup(cls, "__new__"), static_lookup(cls, "__init__")
+    make = make.__func__ if isinstance(make, staticmethod) else make
+    python_new, python_init = isinstance(make, types.FunctionType), isinstance(initialise, types.FunctionType)
+    if type(cls).__module__ == "enum" or not (python_new or python_init):
+        return _call_native(i, cls, arguments, keywords)
+    if cls.__module__.partition(".")[0] in _FOREIGN:
+        raise GraphBreak("AOT204", f"a {cls.__module__}.{cls.__qualname__} is made")
+    if issubclass(cls, torch.nn.Module):
+        raise GraphBreak("AOT205", f"an nn.Module ({cls.__name__}) is made inside a region")
+    if cls.__module__.startswith("torch.") and not cls.__module__.startswith(_INTERPRETED_TORCH) and not issubclass(cls, torch.autograd.Function):
+        return lookasides.construct_torch(i, cls, arguments, keywords)
+    if python_new:
+        made = i.run_function(make, (cls, *arguments), keywords)
+    elif make is object.__new__ or static_lookup(object, "__new__") is make:
+        made = i.plain(object.__new__, cls)
+    else:
+        base_takes_arguments = not python_init or issubclass(cls, (tuple, int, float, str, frozenset, bytes))
+        made = i.native(cls.__new__, (cls, *arguments) if base_takes_arguments else (cls,), keywords if base_takes_arguments else {})
+    if isinstance(made, cls):
+        if python_init:
+            i.run_function(initialise, (made, *arguments), keywords)
+        elif static_lookup(object, "__init__") is not initialise:
+            i.native(cls.__init__, (made, *arguments), keywords)
+    return made
+
+
+# ---- modules --------------------------------------------------------------------------------------------------------------------------------
+
+_GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _call_module(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """``module(...)``: straight to forward where no hook is registered (a guard), else by torch's own Python code."""
+    custom = static_lookup(type(module), "__call__")
+    if custom is not torch.nn.Module.__call__ and isinstance(custom, types.FunctionType):
+        return call(i, custom, (module, *arguments), keywords)
+    path = i.outside.path_of(module)
+    hooked = False
+    home = Path(("module", "torch.nn.modules.module"))
+    for name in _GLOBAL_HOOKS:
+        table = getattr(torch.nn.modules.module, name)
+        hooked = hooked or bool(table)
+        i.outside.guard("length", home.attribute(name), {"type": "collections:OrderedDict", "length": len(table)})
+    for name in _HOOKS:
+        table = module.__dict__.get(name, {})
+        hooked = hooked or bool(table)
+        if path is not None and name in module.__dict__:
+            kind = type(table)
+            i.outside.guard("length", path.attribute(name), {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(table)})
+    if hooked:
+        if module.__dict__.get("_backward_hooks") or module.__dict__.get("_backward_pre_hooks"):
+            raise GraphBreak("AOT205", f"a module with backward hooks ({type(module).__name__}) is called")
+        return i.run_function(torch.nn.Module._call_impl, (module, *arguments), keywords)
+    return call(i, i.load_attribute(module, "forward"), arguments, keywords)
+
+
+# ---- native code ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _call_native(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    name = getattr(function, "__name__", type(function).__name__)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, contextvars.ContextVar):
+        return _context_variable(i, owner, name, arguments)
+    if isinstance(owner, torch.Tensor) or (not isinstance(owner, (types.ModuleType, type(None))) and type(owner).__module__ == "builtins"):
+        return lookasides.native_method(i, function, owner, name, arguments, keywords)
+    module = _module_of(function)
+    if module == "builtins" and name in _OUTPUT:
+        raise GraphBreak("AOT201", f"{name}() is called")
+    if module.partition(".")[0] == "torch":
+        return _from_torch(function, i.plain(function, *(_for_torch(i, a) for a in arguments), **{k: _for_torch(i, v) for k, v in keywords.items()}))
+    if module not in _NATIVE_MODULES and not _harmless_type(function):
+        if module.partition(".")[0] == "numpy":
+            return lookasides.numpy_call(i, function, name, arguments, keywords)
+        raise GraphBreak("AOT204", f"{module}.{name} is called, code that cannot be looked into")
+    return lookasides.native_call(i, function, name, arguments, keywords)
+
+
+def _context_variable(i: "Interpreter", variable: contextvars.ContextVar[Any], name: str, arguments: tuple[Any, ...]) -> Any:
+    """``variable.get()`` is read with a guard on the value it has now; setting one is outside a graph."""
+    path = i.outside.path_of(variable)
+    if name != "get" or arguments or path is None:
+        raise GraphBreak("AOT208", f"a context variable's {name}() with an effect or a default")
+    return i.outside.read(i.plain(variable.get), path.then("context_variable"))
+
+
+def _harmless_type(function: Any) -> bool:
+    """A class whose making runs no user code: exceptions, and classes without ``__new__``/``__init__`` of their own."""
+    if not isinstance(function, type):
+        return False
+    return issubclass(function, BaseException) or all(
+        base.__module__ in _NATIVE_MODULES or ("__init__" not in base.__dict__ and "__new__" not in base.__dict__)
+        for base in function.__mro__) or type(function).__module__ == "enum"
+
+
+def _module_of(function: Any) -> str:
+    module = getattr(function, "__module__", None)
+    owner = getattr(function, "__self__", None) if module is None else None
+    if owner is None and module is None:
+        owner = getattr(function, "__objclass__", None)
+    if owner is not None:
+        module = owner.__name__ if isinstance(owner, types.ModuleType) else owner.__module__ if isinstance(owner, type) else type(owner).__module__
+    return str(module or type(function).__module__)
+
+
+__all__ = ["bind", "call"]

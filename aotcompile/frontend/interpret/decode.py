@@ -1,0 +1,89 @@
+"""Code objects to instruction lists, over the `bytecode` library (which hides caches, extended arguments and the jump encodings of each Python)."""
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import bytecode
+
+
+@dataclass(frozen=True)
+class Position:
+    """Lines from 1, columns from 0 (UTF-8 bytes); 0 where the compiler gave none."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """``argument`` is resolved: names, constants, jump targets (index into `Decoded.instructions`), tuples for flagged names."""
+
+    name: str
+    argument: Any
+    position: Position
+
+
+@dataclass(frozen=True)
+class Handler:
+    """An exception table entry: where to go, how much of the stack stays, and whether the faulting instruction's index is pushed."""
+
+    target: int
+    depth: int
+    push_last: bool
+
+
+@dataclass(frozen=True)
+class Decoded:
+    instructions: tuple[Instruction, ...]
+    handlers: tuple[Handler | None, ...]          # per instruction
+
+
+@functools.cache
+def decode(code: CodeType) -> Decoded:
+    """Decode ``code``. Equal code objects share one result."""
+    items = list(bytecode.Bytecode.from_code(code, conserve_exception_block_stackdepth=True))
+    labels: dict[int, int] = {}
+    count = 0
+    for item in items:
+        if isinstance(item, bytecode.Label):
+            labels[id(item)] = count
+        elif isinstance(item, bytecode.Instr):
+            count += 1
+    instructions: list[Instruction] = []
+    handlers: list[Handler | None] = []
+    open_blocks: list[bytecode.TryBegin] = []
+    for item in items:
+        if isinstance(item, bytecode.TryBegin):
+            open_blocks.append(item)
+        elif isinstance(item, bytecode.TryEnd):
+            open_blocks.remove(item.entry)
+        elif isinstance(item, bytecode.Instr):
+            argument = item.arg
+            if isinstance(argument, bytecode.Label):
+                argument = labels[id(argument)]
+            elif isinstance(argument, (bytecode.CellVar, bytecode.FreeVar)):
+                argument = argument.name
+            elif isinstance(argument, tuple) and any(isinstance(a, (bytecode.CellVar, bytecode.FreeVar)) for a in argument):
+                argument = tuple(getattr(a, "name", a) for a in argument)
+            instructions.append(Instruction(item.name, argument, _position(item.location)))
+            block = open_blocks[-1] if open_blocks else None
+            handlers.append(Handler(labels[id(block.target)], _depth(block), block.push_lasti) if block else None)
+    return Decoded(tuple(instructions), tuple(handlers))
+
+
+def _depth(block: bytecode.TryBegin) -> int:
+    depth = block.stack_depth
+    if not isinstance(depth, int):
+        raise ValueError("an exception block without stack depth")
+    return depth
+
+
+def _position(location: bytecode.InstrLocation | None) -> Position:
+    if location is None:
+        return Position(0, 0, 0, 0)
+    return Position(location.lineno or 0, location.col_offset or 0, location.end_lineno or 0, location.end_col_offset or 0)

@@ -1,0 +1,320 @@
+"""The interpreter's state and its services to the opcode handlers. How each kind of access works is in `attributes`, `operations` and `calls`."""
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any, Callable
+
+import torch
+
+from aotcompile.base.span import Span
+from aotcompile.frontend.interpret import attributes, calls, opcodes_data, opcodes_flow, operations  # noqa: F401  (the opcode modules register)
+from aotcompile.frontend.interpret.frame import Frame, InterpretedGenerator
+from aotcompile.frontend.interpret.table import HANDLERS
+from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.capture.outside import DELETED, Outside
+from aotcompile.frontend.capture.graph import GraphRecorder
+from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException
+from aotcompile.frontend.capture.symbolic import SymbolTable
+from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.ir.paths import Path
+
+STEP_LIMIT = 5_000_000
+DEPTH_LIMIT = 150
+UNBOUND = "_unbound"          # the splitter's marker for a variable without a value; ours, so it needs no guard
+
+
+class BreakPoint:
+    """Where a break happened, in one frame of the call chain."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.function, self.position, self.splittable = frame.function, frame.position, frame.can_be_split()
+        self.instruction = frame.current          # as `decode` counts
+        self.entered_natively = frame.entered_natively
+
+
+class Interpreter:
+    """Interprets functions for one capture. ``home`` is the region's function: its module's globals are the region's globals."""
+
+    def __init__(self, home: types.FunctionType, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable) -> None:
+        self.home, self.outside, self.recorder, self.symbols = home, outside, recorder, symbols
+        self.handlers = HANDLERS
+        self.version = sys.version_info[:2]
+        self.null_after_callable = self.version >= (3, 13)
+        self.frame: Frame | None = None
+        self.break_chain: list[BreakPoint] | None = None
+        self.made_functions: dict[int, types.FunctionType] = {}
+        self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
+        self.steps = 0
+        self.depth = 0
+        # The user's file; line of the home's text -> user's line; the user's lines from a line on.
+        self.origin: tuple[str, dict[int, int], list[str], int] | None = None
+
+    # ---- bookkeeping ------------------------------------------------------------------------------------------------------------------------
+
+    def count_step(self) -> None:
+        self.steps += 1
+        if self.steps > STEP_LIMIT:
+            raise RegionRefused("AOT212", f"more than {STEP_LIMIT:,} instructions", "Mark the long-running part with torch.compiler.disable.")
+
+    def note_break(self, signal: GraphBreak) -> None:
+        """Remember the call chain at the moment a break is first seen (innermost last)."""
+        if self.break_chain is None:
+            chain: list[BreakPoint] = []
+            frame = self.frame
+            while frame is not None:
+                chain.append(BreakPoint(frame))
+                frame = frame.caller
+            self.break_chain = chain[::-1]
+
+    def place(self) -> tuple[str, str]:
+        """The user's file:line that is being interpreted (innermost frame that is not a library's) and that line's text."""
+        import linecache
+
+        frame, chosen = self.frame, None
+        while frame is not None:
+            if not is_library_module(frame.function.__module__):
+                chosen = frame
+                break
+            chosen = frame
+            frame = frame.caller
+        if chosen is None:
+            return "", ""
+        line = chosen.position.line
+        filename = chosen.code.co_filename
+        if chosen.function is self.home and self.origin is not None:
+            file, lines, text, first = self.origin
+            line = lines.get(line, line)
+            return f"{file.rpartition('/')[2]}:{line}", text[line - first].strip() if 0 <= line - first < len(text) else ""
+        return f"{filename.rpartition('/')[2]}:{line}", linecache.getline(filename, line).strip()
+
+    def span(self) -> Span | None:
+        place, _ = self.place()
+        if not place:
+            return None
+        file, _, line = place.rpartition(":")
+        return Span(file, int(line))
+
+    # ---- calls and natives --------------------------------------------------------------------------------------------------------------------
+
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return calls.call(self, function, arguments, keywords)
+
+    def native(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run C code. Outside containers among the arguments become shadows."""
+        return self.plain(function, *map(self.outside.whole, arguments), **{k: self.outside.whole(v) for k, v in keywords.items()})
+
+    def plain(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Run C code on just these values; its exceptions are the program's."""
+        try:
+            return function(*arguments, **keywords)
+        except Exception as error:      # noqa: BLE001 - handed on as the program's own
+            raise UserException(error) from None
+
+    def run_function(self, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any], entered_natively: bool = False) -> Any:
+        """Interpret a Python function's body (or make its generator)."""
+        local = calls.bind(self, function, arguments, keywords)
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        frame = Frame(self, function, function.__code__, local, cells, self.frame, entered_natively)
+        if frame.is_generator:
+            return InterpretedGenerator(frame)
+        self.depth += 1
+        if self.depth > DEPTH_LIMIT:
+            self.depth = 0
+            raise GraphBreak("AOT212", f"calls nested deeper than {DEPTH_LIMIT}")
+        try:
+            return frame.run().value
+        finally:
+            self.depth -= 1
+
+    def callback(self, function: Any) -> Any:
+        """A real callable that native code may call: it comes back into the interpreter."""
+        def enter(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                target = function
+                if isinstance(target, types.MethodType):
+                    arguments, target = (target.__self__, *arguments), target.__func__
+                if isinstance(target, types.FunctionType):
+                    return self.run_function(target, arguments, keywords, entered_natively=True)
+                return self.call(target, arguments, keywords)
+            except UserException as raised:
+                raise raised.exception from None
+
+        enter.interpreted = function  # type: ignore[attr-defined]
+        return enter
+
+    # ---- names --------------------------------------------------------------------------------------------------------------------------------
+
+    def load_global(self, frame: Frame, name: str) -> Any:
+        module = frame.globals.get("__name__", "")
+        found, value = self.outside.written(frame.globals, name)
+        if found and value is not DELETED:
+            return value
+        if name in frame.globals and not (found and value is DELETED):
+            if frame.globals is self.home.__globals__:
+                return self.read_global(None, name, frame.globals[name])
+            if sys.modules.get(module) is not None and sys.modules[module].__dict__ is frame.globals:
+                return self.read_global(module, name, frame.globals[name])
+            path = self.outside.path_of(frame.function)
+            return self.outside.read(frame.globals[name], path.attribute("__globals__").item(name)) if path else frame.globals[name]
+        builtins = frame.globals.get("__builtins__", __builtins__)
+        table = builtins if isinstance(builtins, dict) else builtins.__dict__
+        if name in table:
+            return table[name]
+        raise UserException(NameError(f"name '{name}' is not defined"))
+
+    def read_global(self, module: str | None, name: str, value: Any) -> Any:
+        """A module's global; ``module`` None is the region's own module. Classes, functions and modules of libraries carry no guards."""
+        if module is not None and is_library_module(module) and isinstance(
+                value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
+            return value
+        path = Path(("global", name)) if module is None else Path(("module", module)).attribute(name)
+        return self.outside.read(value, path)
+
+    def store_global(self, frame: Frame, name: str, value: Any) -> None:
+        if frame.globals is not self.home.__globals__:
+            raise GraphBreak("AOT208", f"global {name} of another module is assigned", kind="statement")
+        self.outside.remember(frame.globals, Path(("global", "__dict__")))
+        self.outside.write_attribute(frame.globals, name, value)
+
+    def delete_global(self, frame: Frame, name: str) -> None:
+        raise GraphBreak("AOT208", f"global {name} is deleted", kind="statement")
+
+    def read_cell(self, frame: Frame, name: str) -> Any:
+        """A cell's content; ValueError when it is empty."""
+        cell = frame.cells[name]
+        found, value = self.outside.written(cell, "cell_contents")
+        if found:
+            if value is DELETED:
+                raise ValueError
+            return value
+        content = cell.cell_contents
+        if name in frame.code.co_freevars:
+            if frame.function is self.home and name == UNBOUND:
+                self.outside.remember(content, Path(("closure", name)))
+                return content
+            if frame.function is self.home:
+                return self.outside.read(content, Path(("closure", name)))
+            path = self.outside.path_of(frame.function)
+            if path is not None and id(frame.function) not in self.made_functions:
+                return self.outside.read(content, path.then("cell", frame.code.co_freevars.index(name)))
+        return content
+
+    def write_cell(self, frame: Frame, name: str, value: Any) -> None:
+        cell = frame.cells[name]
+        if name in frame.code.co_freevars and id(frame.function) not in self.made_functions and (
+                frame.function is self.home or self.outside.path_of(frame.function)):
+            raise GraphBreak("AOT208", f"nonlocal {name} is assigned", kind="statement")
+        cell.cell_contents = value
+
+    def delete_cell(self, frame: Frame, name: str) -> None:
+        del frame.cells[name].cell_contents
+
+    def import_name(self, frame: Frame, name: str, level: int, names: Any) -> Any:
+        package = frame.globals.get("__package__") or ""
+        absolute = name if not level else ".".join([*package.split(".")[:len(package.split(".")) - level + 1], *([name] if name else [])])
+        if absolute not in sys.modules:
+            raise GraphBreak("AOT210", f"import {absolute} for the first time", kind="statement")
+        return self.plain(__import__, name, frame.globals, None, names, level)
+
+    def importable(self, cls: type) -> Path | None:
+        """The path of a class by its module and qualified name, if that leads to it."""
+        module = sys.modules.get(cls.__module__)
+        if module is None or "<locals>" in cls.__qualname__:
+            return None
+        value: Any = module
+        for part in cls.__qualname__.split("."):
+            value = getattr(value, part, None)
+        if value is not cls:
+            return None
+        path = Path(("module", cls.__module__))
+        for part in cls.__qualname__.split("."):
+            path = path.attribute(part)
+        return path
+
+    def is_outside(self, owner: Any) -> bool:
+        return id(owner) in self.outside.paths
+
+    def original_tensor(self, fake: torch.Tensor) -> tuple[torch.Tensor, Path] | None:
+        return self.tensor_originals.get(id(fake))
+
+    # ---- small semantics --------------------------------------------------------------------------------------------------------------------------
+
+    def same(self, left: Any, right: Any) -> bool:
+        """``left is right``; a container and its shadow are one object, as are equal symbolic numbers and constants."""
+        for side, other in ((left, right), (right, left)):
+            if id(side) in self.outside.originals and self.outside.originals[id(side)][0] is other:
+                return True
+        return left is right
+
+    def type_of(self, value: Any) -> type:
+        if isinstance(value, FakeTensor):
+            return torch.nn.Parameter if getattr(value, "_is_param", False) else torch.Tensor
+        if isinstance(value, InterpretedGenerator):
+            return types.GeneratorType
+        return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}.get(type(value), type(value))
+
+    def handled_above(self, frame: Frame) -> BaseException:
+        above = frame.caller
+        while above is not None:
+            if above.handled is not None:
+                return above.handled
+            above = above.caller
+        return RuntimeError("No active exception to reraise")
+
+    def is_interpreted_generator(self, value: Any) -> bool:
+        return isinstance(value, InterpretedGenerator)
+
+    def sequence_iterator(self, value: Any) -> Any:
+        """Iteration by ``__getitem__`` with 0, 1, 2, ... until IndexError."""
+        index = 0
+        while True:
+            try:
+                item = operations.get_item(self, value, index)
+            except UserException as raised:
+                if isinstance(raised.exception, (IndexError, StopIteration)):
+                    return
+                raise raised.exception from None
+            yield item
+            index += 1
+
+    def native_iterator(self, value: Any) -> Any:
+        """An iterator whose ``__next__`` is written in Python by the user is driven through the interpreter."""
+        if operations.python_method(value, "__next__") is None or isinstance(value, InterpretedGenerator):
+            return value
+
+        def drive() -> Any:
+            while True:
+                found, item = operations.advance(self, value)
+                if not found:
+                    return
+                yield item
+        return drive()
+
+    def load_special(self, owner: Any, name: str) -> Any:
+        """``type(owner).name`` bound to ``owner`` (context managers)."""
+        found = attributes.static_lookup(type(owner), name)
+        if isinstance(found, types.FunctionType):
+            return types.MethodType(found, owner)
+        if not hasattr(type(owner), name):
+            raise UserException(TypeError(f"'{type(owner).__name__}' object does not support the context manager protocol"))
+        return self.plain(getattr, owner, name)
+
+    load_attribute = attributes.load_attribute
+    store_attribute = attributes.store_attribute
+    delete_attribute = attributes.delete_attribute
+    operate = operations.operate
+    truth = operations.truth
+    get_item = operations.get_item
+    set_item = operations.set_item
+    delete_item = operations.delete_item
+    as_key = operations.as_key
+    contains = operations.contains
+    iterator = operations.iterator
+    iterate = operations.iterate
+    advance = operations.advance
+    take = operations.take
+    as_mapping = operations.as_mapping
+    format = operations.format_value
+
+

@@ -1,0 +1,523 @@
+"""Callables with a meaning of their own for the interpreter: builtins that look at classes, containers' methods, torch's context managers."""
+from __future__ import annotations
+
+import builtins
+import copy
+import functools
+import math
+import operator
+import types
+import warnings
+from typing import TYPE_CHECKING, Any, Callable
+
+import torch
+
+from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_store, static_lookup
+from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
+from aotcompile.frontend.capture.outside import SEQUENCES
+from aotcompile.frontend.capture.graph import tensors_in
+from aotcompile.frontend.capture.signals import GraphBreak, UserException
+from aotcompile.frontend.capture.symbolic import SYMBOLIC
+
+if TYPE_CHECKING:
+    from aotcompile.frontend.interpret.interpreter import Interpreter
+
+_TABLE: dict[int, tuple[Any, Callable[..., Any]]] = {}
+
+
+def lookaside(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the interpreter's version of these callables."""
+
+    def register(handler: Callable[..., Any]) -> Callable[..., Any]:
+        for function in functions:
+            _TABLE[id(function)] = (function, handler)
+        return handler
+
+    return register
+
+
+def find(function: Any) -> Callable[..., Any] | None:
+    entry = _TABLE.get(id(function))
+    return entry[1] if entry is not None and entry[0] is function else None
+
+
+# ---- attributes and classes -----------------------------------------------------------------------------------------------------------------
+
+_NOTHING = object()
+
+
+@lookaside(getattr)
+def _getattr(i: "Interpreter", owner: Any, name: str, default: Any = _NOTHING) -> Any:
+    try:
+        return i.load_attribute(owner, name)
+    except UserException as raised:
+        if default is not _NOTHING and isinstance(raised.exception, AttributeError):
+            return default
+        raise
+
+
+@lookaside(hasattr)
+def _hasattr(i: "Interpreter", owner: Any, name: str) -> bool:
+    return _getattr(i, owner, name, _NOTHING_FOUND) is not _NOTHING_FOUND
+
+
+_NOTHING_FOUND = object()
+
+
+@lookaside(setattr)
+def _setattr(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
+    i.store_attribute(owner, name, value)
+
+
+@lookaside(delattr)
+def _delattr(i: "Interpreter", owner: Any, name: str) -> None:
+    i.delete_attribute(owner, name)
+
+
+@lookaside(object.__setattr__, torch.nn.Module.__setattr__)
+def _plain_setattr(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
+    plain_store(i, owner, name, value)
+
+
+@lookaside(object.__getattribute__)
+def _plain_getattribute(i: "Interpreter", owner: Any, name: str) -> Any:
+    path = i.outside.path_of(owner)
+    found, value = i.outside.written(owner, name)
+    if found:
+        return value
+    cls_value = static_lookup(type(owner), name)
+    if isinstance(cls_value, types.FunctionType):
+        return types.MethodType(cls_value, owner)
+    value = i.plain(object.__getattribute__, owner, name)
+    return i.outside.read(value, path.attribute(name)) if path is not None else value
+
+
+@lookaside(isinstance)
+def _isinstance(i: "Interpreter", value: Any, kinds: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        if isinstance(kinds, tuple):
+            return any(_isinstance(i, value, kind) for kind in kinds)
+        if i.type_of(value) is torch.Tensor or kinds is torch.nn.Parameter:
+            return bool(i.plain(isinstance, value, kinds))
+        return bool(i.plain(issubclass, i.type_of(value), kinds))
+    if isinstance(value, SYMBOLIC):
+        return bool(i.plain(issubclass, i.type_of(value), kinds))
+    if i.is_interpreted_generator(value):
+        return bool(i.plain(issubclass, types.GeneratorType, kinds))
+    return bool(i.plain(isinstance, value, kinds))
+
+
+@lookaside(type)
+def _type(i: "Interpreter", *arguments: Any) -> Any:
+    if len(arguments) != 1:
+        raise GraphBreak("AOT210", "a class definition cannot be part of a graph", kind="statement")
+    return i.type_of(arguments[0])
+
+
+@lookaside(callable)
+def _callable(i: "Interpreter", value: Any) -> bool:
+    return isinstance(value, OutsideMethod) or callable(value)
+
+
+@lookaside(id, hash)
+def _identity(i: "Interpreter", value: Any) -> Any:
+    if isinstance(value, (str, int, float, tuple, bool, type(None))):
+        return i.plain(hash, value)
+    raise GraphBreak("AOT205", "id() or hash() of an object")
+
+
+@lookaside(super)
+def _super(i: "Interpreter", *arguments: Any) -> Any:
+    if not arguments:
+        frame = i.frame
+        assert frame is not None
+        owner = frame.locals.get(frame.code.co_varnames[0])
+        if owner is None and frame.code.co_varnames[0] in frame.cells:
+            owner = frame.cells[frame.code.co_varnames[0]].cell_contents
+        return i.plain(super, i.read_cell(frame, "__class__"), owner)
+    return i.plain(super, *arguments)
+
+
+@lookaside(vars)
+def _vars(i: "Interpreter", *arguments: Any) -> Any:
+    if not arguments:
+        raise GraphBreak("AOT205", "vars() without an argument", kind="statement")
+    return i.load_attribute(arguments[0], "__dict__")
+
+
+@lookaside(locals, globals, eval, exec, compile, builtins.__import__, dir)
+def _reflection(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
+    raise GraphBreak("AOT205", "locals(), globals(), dir(), eval() or exec()", kind="statement")
+
+
+# ---- numbers and sizes ----------------------------------------------------------------------------------------------------------------------
+
+
+@lookaside(len)
+def _len(i: "Interpreter", value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.ndim == 0:
+            raise UserException(TypeError("len() of a 0-d tensor"))
+        return value.shape[0]
+    if i.outside.is_container(value):
+        return i.outside.length(value)
+    method = python_method(value, "__len__")
+    return i.call(method, (value,), {}) if method is not None else i.plain(len, value)
+
+
+@lookaside(bool)
+def _bool(i: "Interpreter", *arguments: Any) -> bool:
+    return i.truth(arguments[0]) if arguments else False
+
+
+@lookaside(int)
+def _int(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
+    if len(arguments) == 1 and not keywords:
+        value = arguments[0]
+        if isinstance(value, torch.SymInt):
+            return value
+        if isinstance(value, torch.SymFloat):
+            return torch.sym_int(value)
+        method = python_method(value, "__int__") or python_method(value, "__index__")
+        if method is not None:
+            return i.call(method, (value,), {})
+    return i.plain(int, *fix_deep(i, arguments), **keywords)
+
+
+@lookaside(float)
+def _float(i: "Interpreter", *arguments: Any) -> Any:
+    if arguments and isinstance(arguments[0], torch.SymInt):
+        return torch.sym_float(arguments[0])
+    if arguments and isinstance(arguments[0], torch.SymFloat):
+        return arguments[0]
+    method = python_method(arguments[0], "__float__") if arguments else None
+    return i.call(method, arguments, {}) if method is not None else i.plain(float, *arguments)
+
+
+@lookaside(str)
+def _text(i: "Interpreter", *arguments: Any, **keywords: Any) -> str:
+    return format_value(i, arguments[0], str, None) if arguments and not keywords and len(arguments) == 1 else i.plain(str, *arguments, **keywords)
+
+
+@lookaside(repr)
+def _repr(i: "Interpreter", value: Any) -> str:
+    return format_value(i, value, repr, None)
+
+
+@lookaside(format)
+def _format(i: "Interpreter", value: Any, specification: str = "") -> str:
+    return format_value(i, value, None, specification)
+
+
+def _extreme(i: "Interpreter", function: Any, symbolic: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    values = list(i.native(list, (i.iterate(arguments[0]),), {})) if len(arguments) == 1 else list(arguments)
+    if any(isinstance(v, SYMBOLIC) for v in values) and not keywords and all(isinstance(v, (int, float, *SYMBOLIC)) for v in values):
+        return functools.reduce(symbolic, values)
+    if "key" in keywords and keywords["key"] is not None:
+        keywords = {**keywords, "key": i.callback(keywords["key"])}
+    if any(isinstance(v, torch.Tensor) for v in values) and len(values) > 1:
+        raise GraphBreak("AOT202", f"{function.__name__}() compares tensors", "Use torch.maximum/torch.minimum.")
+    return i.plain(function, values, **keywords)
+
+
+@lookaside(max)
+def _max(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
+    return _extreme(i, max, torch.sym_max, arguments, keywords)
+
+
+@lookaside(min)
+def _min(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
+    return _extreme(i, min, torch.sym_min, arguments, keywords)
+
+
+@lookaside(sum)
+def _sum(i: "Interpreter", values: Any, start: Any = 0) -> Any:
+    total = start
+    for value in i.native(list, (i.iterate(values),), {}):
+        total = operate(i, operator.add, total, value)
+    return total
+
+
+@lookaside(any)
+def _any(i: "Interpreter", values: Any) -> bool:
+    iterator = i.iterator(values)
+    while True:
+        found, value = i.advance(iterator)
+        if not found or i.truth(value):
+            return found
+
+
+@lookaside(all)
+def _all(i: "Interpreter", values: Any) -> bool:
+    iterator = i.iterator(values)
+    while True:
+        found, value = i.advance(iterator)
+        if not found or not i.truth(value):
+            return not found
+
+
+@lookaside(iter)
+def _iter(i: "Interpreter", *arguments: Any) -> Any:
+    return i.iterator(arguments[0]) if len(arguments) == 1 else i.plain(iter, i.callback(arguments[0]), arguments[1])
+
+
+@lookaside(next)
+def _next(i: "Interpreter", iterator: Any, *default: Any) -> Any:
+    found, value = i.advance(iterator)
+    if found:
+        return value
+    if default:
+        return default[0]
+    raise UserException(StopIteration())
+
+
+@lookaside(math.sqrt)
+def _sqrt(i: "Interpreter", value: Any) -> Any:
+    return i.plain(torch.sym_sqrt if isinstance(value, SYMBOLIC) and hasattr(torch, "sym_sqrt") else math.sqrt, value)
+
+
+@lookaside(reversed)
+def _reversed(i: "Interpreter", value: Any) -> Any:
+    value = i.outside.whole(value)
+    method = python_method(value, "__reversed__")
+    if method is not None:
+        return i.call(method, (value,), {})
+    if python_method(value, "__getitem__") is not None:
+        return iter([i.get_item(value, index) for index in range(i.call(len, (value,), {}) - 1, -1, -1)])
+    return i.plain(reversed, value)
+
+
+def _operators() -> None:
+    binary = [getattr(operator, name) for name in (
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+        "lt", "le", "eq", "ne", "gt", "ge", "iadd", "isub", "imul", "itruediv")]
+    for function in binary:
+        lookaside(function)(functools.partial(_operate, function))
+    for function in _UNARY:
+        lookaside(function)(functools.partial(_unary, function))
+    lookaside(operator.getitem)(lambda i, container, key: i.get_item(container, key))
+    lookaside(operator.setitem)(lambda i, container, key, value: i.set_item(container, key, value))
+    lookaside(operator.contains)(lambda i, container, key: i.contains(container, key))
+    lookaside(operator.truth)(lambda i, value: i.truth(value))
+    lookaside(operator.not_)(lambda i, value: not i.truth(value))
+    lookaside(operator.is_)(lambda i, left, right: i.same(left, right))
+    lookaside(operator.is_not)(lambda i, left, right: not i.same(left, right))
+
+
+def _operate(function: Any, i: "Interpreter", left: Any, right: Any) -> Any:
+    return operate(i, function, left, right)
+
+
+def _unary(function: Any, i: "Interpreter", value: Any) -> Any:
+    return unary(i, function, value)
+
+
+_operators()
+
+# ---- torch ----------------------------------------------------------------------------------------------------------------------------------
+
+
+@lookaside(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
+def _is_compiling(i: "Interpreter") -> bool:
+    return True
+
+
+@lookaside(torch.is_tensor)
+def _is_tensor(i: "Interpreter", value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+@lookaside(torch.is_grad_enabled)
+def _is_grad_enabled(i: "Interpreter") -> bool:
+    return torch.is_grad_enabled()
+
+
+@lookaside(torch._assert)
+def _assert(i: "Interpreter", condition: Any, message: str) -> None:
+    if not i.truth(condition):
+        raise UserException(AssertionError(message))
+
+
+@lookaside(torch.compiler.disable)
+def _disable(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
+    raise GraphBreak("AOT207", "torch.compiler.disable is used")
+
+
+@lookaside(warnings.warn)
+def _warn(i: "Interpreter", *arguments: Any, **keywords: Any) -> None:
+    raise GraphBreak("AOT201", "warnings.warn is called")
+
+
+@lookaside(torch.set_default_dtype, torch.set_default_device, torch.set_num_threads, torch.use_deterministic_algorithms)
+def _global_setting(i: "Interpreter", *arguments: Any, **keywords: Any) -> None:
+    raise GraphBreak("AOT208", "a global setting of torch is changed", kind="statement")
+
+
+def construct_torch(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """An object of a torch class: grad-mode switches and the like are made for real; their effect is part of the graph."""
+    if cls is torch.inference_mode:
+        raise GraphBreak("AOT205", "torch.inference_mode is entered", kind="statement")
+    if cls.__module__.startswith(("torch.autograd.grad_mode", "torch.amp", "torch.cpu.amp", "torch.cuda.amp", "torch.backends",
+                                  "torch.nn.attention", "torch._C", "torch.types", "torch.utils._python_dispatch")) or issubclass(cls, BaseException):
+        return i.plain(cls, *arguments, **keywords)
+    raise GraphBreak("AOT205", f"a {cls.__module__}.{cls.__qualname__} is made")
+
+
+@lookaside(torch.autocast.__enter__)
+def _enter_autocast(i: "Interpreter", context: torch.autocast) -> Any:
+    arguments = (context.device, context.fast_dtype, context._enabled, context._cache_enabled)
+    node = i.recorder.graph.call_function(torch.amp.autocast_mode._enter_autocast, arguments)
+    i.recorder._annotate(node)
+    context._aotcompile_node = node  # type: ignore[attr-defined]
+    with torch._C.DisableTorchFunction():
+        return i.plain(torch.autocast.__enter__, context)
+
+
+@lookaside(torch.autocast.__exit__)
+def _exit_autocast(i: "Interpreter", context: torch.autocast, *error: Any) -> Any:
+    i.recorder.graph.call_function(torch.amp.autocast_mode._exit_autocast, (context._aotcompile_node,))  # type: ignore[attr-defined]
+    with torch._C.DisableTorchFunction():
+        return i.plain(torch.autocast.__exit__, context, *error)
+
+
+# ---- containers and natives -----------------------------------------------------------------------------------------------------------------
+
+
+def outside_method(i: "Interpreter", method: OutsideMethod, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Methods of an outside container that touch single items: no shadow. (A bounded deque drops items at its other end, at run time as here.)"""
+    container = method.container
+    if id(container) in i.outside.shadows:               # it was read as a whole since the method was looked up
+        return i.native(getattr(i.outside.shadows[id(container)], method.name), arguments, keywords)
+    if method.name in ("append", "add"):
+        i.outside.put(container, None, arguments[0])
+        return None
+    if method.name == "__setitem__":
+        i.set_item(container, arguments[0], arguments[1])
+        return None
+    if method.name == "setdefault":
+        if i.contains(container, arguments[0]):
+            return i.get_item(container, arguments[0])
+        value = arguments[1] if len(arguments) > 1 else None
+        i.set_item(container, arguments[0], value)
+        return value
+    if method.name == "__len__":
+        return i.outside.length(container)
+    if method.name == "__getitem__":
+        return i.get_item(container, arguments[0])
+    present = i.contains(container, arguments[0])
+    if method.name == "__contains__":
+        return present
+    default = arguments[1] if len(arguments) > 1 else keywords.get("default")
+    return i.get_item(container, arguments[0]) if present else default
+
+
+_CALLBACK_KEYWORDS = ("key", "func")
+_TAKES_FUNCTION = {map, filter, functools.reduce}
+_ITERATES = {
+    list, tuple, set, frozenset, sorted, zip, map, filter, enumerate, functools.reduce, dict.fromkeys,
+}
+_ITERATING_METHODS = {"extend", "update", "join", "union", "intersection", "difference", "extendleft", "symmetric_difference", "difference_update",
+                      "intersection_update", "issubset", "issuperset"}
+
+
+def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A C function of the standard library that computes on its arguments alone."""
+    if function is dict and arguments:
+        return {**i.as_mapping(arguments[0]), **keywords}
+    module = getattr(function, "__module__", "") or ""
+    iterates = function in _ITERATES or module in ("itertools", "collections", "_collections", "heapq", "_heapq") if _hashable(function) else False
+    given = [i.iterate(a) if iterates and not isinstance(a, torch.Tensor) and hasattr(type(a), "__iter__") else a for a in arguments]
+    if iterates:
+        given = [i.iterate(a) if isinstance(a, torch.Tensor) and a.ndim else a for a in given]
+    if iterates or module == "itertools":
+        given = [i.callback(a) if isinstance(a, (types.FunctionType, types.MethodType)) or _interpreted_callable(a) else a for a in given]
+    keywords = {k: i.callback(v) if k in _CALLBACK_KEYWORDS and v is not None else v for k, v in keywords.items()}
+    if function is sorted or name == "sort":
+        _refuse_tensor_comparison(arguments, keywords)
+    if function is range or module in ("math", "cmath"):
+        given = [fix_deep(i, a) for a in given]
+        if any(isinstance(a, torch.Tensor) for a in given):
+            raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
+    return i.native(function, tuple(given), keywords)
+
+
+def _hashable(function: Any) -> bool:
+    return type(function).__hash__ is not None
+
+
+def _interpreted_callable(value: Any) -> bool:
+    return not isinstance(value, (type, torch.Tensor)) and python_method(value, "__call__") is not None
+
+
+def _refuse_tensor_comparison(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    if "key" not in keywords and any(True for _ in tensors_in(arguments)):
+        raise GraphBreak("AOT202", "sorting compares tensors")
+
+
+def native_method(i: "Interpreter", function: Any, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A method of a tensor, or of a built-in container, string or number."""
+    if isinstance(owner, torch.Tensor):
+        return i.native(function, arguments, keywords)
+    if isinstance(owner, str) and name in ("format", "join", "format_map"):
+        if any(True for _ in tensors_in((arguments, keywords))):
+            raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
+        arguments, keywords = fix_deep(i, arguments), fix_deep(i, keywords)
+        if name == "format":
+            return _format_string(i, owner, arguments, keywords)
+    given = [i.iterate(a) if name in _ITERATING_METHODS and not isinstance(a, dict) else a for a in arguments]
+    if isinstance(owner, dict) and name in ("get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__") and given:
+        given[0] = i.as_key(given[0])
+    if isinstance(owner, SEQUENCES) and name in ("index", "count", "remove") and (
+            any(True for _ in tensors_in(owner)) or any(True for _ in tensors_in(given))):
+        return _find_in_sequence(i, owner, name, given[0])
+    if name == "sort":
+        _refuse_tensor_comparison((list(owner),), keywords)
+    keywords = {k: i.callback(v) if k == "key" and v is not None else v for k, v in keywords.items()}
+    return i.native(function, tuple(given), keywords)
+
+
+def _format_string(i: "Interpreter", text: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    for value in (*arguments, *keywords.values()):
+        if type(value).__module__ != "builtins":
+            format_value(i, value, None, "")
+    return str(i.plain(text.format, *arguments, **keywords))
+
+
+def _find_in_sequence(i: "Interpreter", owner: Any, name: str, wanted: Any) -> Any:
+    matches = [index for index, item in enumerate(owner) if i.same(item, wanted) or i.truth(operate(i, operator.eq, item, wanted))]
+    if name == "count":
+        return len(matches)
+    if not matches:
+        raise UserException(ValueError("value is not in list"))
+    if name == "index":
+        return matches[0]
+    del owner[matches[0]]
+    return None
+
+
+# numpy functions of plain numbers that give plain numbers; everything else of numpy is a break
+_NUMPY_PURE = {"prod", "sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "cumsum", "maximum", "minimum", "power", "linspace", "arange",
+               "isscalar", "round", "sin", "cos"}
+
+
+def numpy_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    given = fix_deep(i, arguments)
+    if name in _NUMPY_PURE and all(isinstance(a, (int, float, tuple, list)) for a in given) and not keywords \
+            and not any(True for _ in tensors_in(given)):
+        result = i.plain(function, *given)
+        if type(result).__name__ != "ndarray":
+            return result
+    raise GraphBreak("AOT204", f"numpy.{name} is called")
+
+
+def standard_library(i: "Interpreter", module: str, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Python functions of the standard library that touch the world (a break), and copying."""
+    if function is copy.copy and arguments and not i.outside.is_container(arguments[0]):
+        value = arguments[0]
+        if isinstance(value, torch.Tensor):
+            return i.native(torch.clone, (value,), {})
+        return i.run_function(function, arguments, keywords)
+    if module == "copy":
+        return i.run_function(function, tuple(map(i.outside.whole, arguments)), keywords)
+    code = "AOT201" if module in ("warnings", "os", "tempfile", "shutil", "glob") else "AOT204"
+    raise GraphBreak(code, f"{module}.{function.__qualname__} is called")

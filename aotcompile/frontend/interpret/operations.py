@@ -1,0 +1,285 @@
+"""Operators, items, iteration, truth and formatting of the interpreted program."""
+from __future__ import annotations
+
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aotcompile.frontend.interpret.attributes import static_lookup
+from aotcompile.frontend.capture.outside import MAPPINGS, SEQUENCES
+from aotcompile.frontend.capture.signals import GraphBreak, UserException, branch_on_value
+from aotcompile.frontend.capture.symbolic import SYMBOLIC
+
+if TYPE_CHECKING:
+    from aotcompile.frontend.interpret.interpreter import Interpreter
+
+_SPECIAL = {
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv", operator.floordiv: "floordiv", operator.mod: "mod",
+    operator.pow: "pow", operator.matmul: "matmul", operator.and_: "and", operator.or_: "or", operator.xor: "xor", operator.lshift: "lshift",
+    operator.rshift: "rshift",
+}
+_INPLACE = {
+    operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul, operator.itruediv: operator.truediv,
+    operator.ifloordiv: operator.floordiv, operator.imod: operator.mod, operator.ipow: operator.pow, operator.imatmul: operator.matmul,
+    operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor, operator.ilshift: operator.lshift,
+    operator.irshift: operator.rshift,
+}
+_COMPARE = {
+    operator.lt: ("__lt__", "__gt__"), operator.le: ("__le__", "__ge__"), operator.eq: ("__eq__", "__eq__"), operator.ne: ("__ne__", "__ne__"),
+    operator.gt: ("__gt__", "__lt__"), operator.ge: ("__ge__", "__le__"),
+}
+_UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__", abs: "__abs__"}
+
+
+def python_method(value: Any, name: str) -> types.FunctionType | None:
+    """The special method ``name`` of ``value``'s class if it is written in Python (then it must be interpreted, not called natively)."""
+    if isinstance(value, torch.Tensor):
+        return None
+    found = static_lookup(type(value), name)
+    return found if isinstance(found, types.FunctionType) else None
+
+
+def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
+    """A binary operator or comparison, by Python's protocol where a class written in Python takes part."""
+    if function in _INPLACE:
+        name = f"__i{_SPECIAL[_INPLACE[function]]}__"
+        method = python_method(left, name)
+        if method is not None:
+            result = i.call(method, (left, right), {})
+            if result is not NotImplemented:
+                return result
+        if not isinstance(left, torch.Tensor) and static_lookup(type(left), name) is not static_lookup(object, name) and _has(left, name):
+            return i.native(function, (left, right), {})
+        if not isinstance(left, torch.Tensor):
+            return operate(i, _INPLACE[function], left, right)
+        return i.native(function, (left, right), {})
+    names = _COMPARE.get(function) or (f"__{_SPECIAL[function]}__", f"__r{_SPECIAL[function]}__")
+    first, second = python_method(left, names[0]), python_method(right, names[1])
+    if first is None and second is None:
+        return i.native(function, (left, right), {})
+    attempts = [(first, left, right), (second, right, left)]
+    if type(right) is not type(left) and isinstance(right, type(left)) and second is not None:
+        attempts.reverse()
+    for method, owner, other in attempts:
+        if method is not None:
+            result = i.call(method, (owner, other), {})
+            if result is not NotImplemented:
+                return result
+    if function is operator.ne and python_method(left, "__eq__") is not None:
+        return not i.truth(operate(i, operator.eq, left, right))
+    if function is operator.eq or function is operator.ne:
+        return i.same(left, right) == (function is operator.eq)
+    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+        return i.native(function, (left, right), {})
+    raise UserException(TypeError(f"unsupported operand type(s): '{type(left).__name__}' and '{type(right).__name__}'"))
+
+
+def _has(value: Any, name: str) -> bool:
+    return any(name in base.__dict__ for base in type(value).__mro__)
+
+
+def unary(i: "Interpreter", function: Any, value: Any) -> Any:
+    method = python_method(value, _UNARY[function])
+    return i.call(method, (value,), {}) if method is not None else i.native(function, (value,), {})
+
+
+def truth(i: "Interpreter", value: Any) -> bool:
+    """``bool(value)``. Raises a `branch` break for a tensor."""
+    if value is True or value is False or value is None:
+        return bool(value)
+    if isinstance(value, torch.Tensor):
+        raise branch_on_value()
+    if isinstance(value, SYMBOLIC):
+        return bool(value if isinstance(value, torch.SymBool) else value != 0)
+    if i.outside.is_container(value):
+        return bool(i.outside.length(value))
+    for name in ("__bool__", "__len__"):
+        method = python_method(value, name)
+        if method is not None:
+            return truth(i, i.call(method, (value,), {}))
+        if _has(value, name):
+            break
+    return bool(i.plain(bool, value))
+
+
+# ---- items ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def get_item(i: "Interpreter", container: Any, key: Any) -> Any:
+    if i.outside.is_container(container):
+        key = as_key(i, key)
+        if not isinstance(key, slice) and not (isinstance(container, MAPPINGS) and type(container).__name__ == "defaultdict"
+                                               and key not in container):
+            try:
+                return i.outside.item(container, key)
+            except (KeyError, IndexError, TypeError) as error:
+                raise UserException(error) from None
+        container = i.outside.shadow(container)
+    method = python_method(container, "__getitem__")
+    if method is not None:
+        return i.call(method, (container, key), {})
+    if isinstance(container, type) and not isinstance(container, torch.Tensor):
+        return i.plain(operator.getitem, container, key)
+    if isinstance(container, (dict, list, tuple, str)):
+        key = as_key(i, key)
+    missing = python_method(container, "__missing__")
+    if missing is not None and isinstance(container, dict) and key not in container:
+        return i.call(missing, (container, key), {})
+    return i.native(operator.getitem, (container, key), {})
+
+
+def set_item(i: "Interpreter", container: Any, key: Any, value: Any) -> None:
+    if i.outside.is_container(container) and isinstance(container, MAPPINGS) and id(container) not in i.outside.shadows:
+        i.outside.put(container, as_key(i, key), value)
+        return
+    container = i.outside.whole(container)
+    method = python_method(container, "__setitem__")
+    if method is not None:
+        i.call(method, (container, key, value), {})
+        return
+    if isinstance(container, (dict, list)):
+        key = as_key(i, key)
+    i.native(operator.setitem, (container, key, value), {})
+
+
+def delete_item(i: "Interpreter", container: Any, key: Any) -> None:
+    container = i.outside.whole(container)
+    method = python_method(container, "__delitem__")
+    if method is not None:
+        i.call(method, (container, key), {})
+    else:
+        i.native(operator.delitem, (container, as_key(i, key)), {})
+
+
+def as_key(i: "Interpreter", key: Any) -> Any:
+    """A symbolic number used as a key or index has its value fixed."""
+    if isinstance(key, SYMBOLIC):
+        return i.symbols.fix(key)
+    if type(key) is tuple and any(isinstance(part, SYMBOLIC) for part in key):
+        return tuple(as_key(i, part) for part in key)
+    if isinstance(key, torch.Tensor):
+        raise GraphBreak("AOT205", "a tensor as a dict key or list index")
+    return key
+
+
+def contains(i: "Interpreter", container: Any, key: Any) -> bool:
+    if i.outside.is_container(container) and not isinstance(container, SEQUENCES):
+        return i.outside.contains(container, as_key(i, key))
+    container = i.outside.whole(container)
+    method = python_method(container, "__contains__")
+    if method is not None:
+        return truth(i, i.call(method, (container, key), {}))
+    if isinstance(container, (dict, set, frozenset)):
+        key = as_key(i, key)
+    elif isinstance(container, (list, tuple)):
+        return any(i.same(item, key) or truth(i, operate(i, operator.eq, item, key)) for item in container)
+    elif python_method(container, "__iter__") is not None:
+        return any(i.same(item, key) or truth(i, operate(i, operator.eq, item, key)) for item in iterator(i, container))
+    return bool(i.native(operator.contains, (container, key), {}))
+
+
+# ---- iteration ------------------------------------------------------------------------------------------------------------------------------
+
+
+def iterator(i: "Interpreter", value: Any) -> Any:
+    """``iter(value)``; objects whose ``__iter__`` is written in Python are interpreted."""
+    value = i.outside.whole(value)
+    if isinstance(value, torch.Tensor):
+        if value.ndim == 0:
+            raise UserException(TypeError("iteration over a 0-d tensor"))
+        return iter(i.native(torch.unbind, (value, 0), {}))
+    if isinstance(value, SYMBOLIC):
+        raise UserException(TypeError(f"'{i.type_of(value).__name__}' object is not iterable"))
+    method = python_method(value, "__iter__")
+    if method is not None:
+        return i.call(method, (value,), {})
+    if not _has(value, "__iter__") and python_method(value, "__getitem__") is not None:
+        return i.sequence_iterator(value)
+    return i.plain(iter, value)
+
+
+def iterate(i: "Interpreter", value: Any) -> Any:
+    """``value`` fit to be iterated by native code."""
+    value = i.outside.whole(value)
+    if isinstance(value, torch.Tensor) or python_method(value, "__iter__") is not None:
+        made = iterator(i, value)
+        return i.native_iterator(made)
+    return i.native_iterator(value)
+
+
+def advance(i: "Interpreter", values: Any) -> tuple[bool, Any]:
+    """One step of a loop: (True, item) or (False, None)."""
+    method = python_method(values, "__next__")
+    try:
+        if method is not None and not i.is_interpreted_generator(values):
+            return True, i.call(method, (values,), {})
+        return True, i.plain(next, values)
+    except UserException as raised:
+        if isinstance(raised.exception, StopIteration):
+            return False, None
+        raise
+
+
+def take(i: "Interpreter", values: Any, count: int, exact: bool) -> list[Any]:
+    """Unpack into ``count`` values. Raises ValueError (in the program) on another length."""
+    found = list(values) if type(values) in (tuple, list) and not i.outside.is_container(values) else list(i.native(list, (iterate(i, values),), {}))
+    if len(found) < count:
+        raise UserException(ValueError(f"not enough values to unpack (expected {count}, got {len(found)})"))
+    if exact and len(found) > count:
+        raise UserException(ValueError(f"too many values to unpack (expected {count})"))
+    return found
+
+
+def as_mapping(i: "Interpreter", value: Any) -> dict[Any, Any]:
+    """A plain dict of a mapping (``**value``, ``dict.update``)."""
+    value = i.outside.whole(value)
+    if isinstance(value, dict):
+        return dict(value)
+    keys = i.load_attribute(value, "keys") if hasattr(type(value), "keys") else None
+    if keys is None:
+        return dict(i.native(dict, (iterate(i, value),), {}))
+    return {key: get_item(i, value, key) for key in iterator(i, i.call(keys, (), {}))}
+
+
+def format_value(i: "Interpreter", value: Any, conversion: Any, specification: str | None) -> str:
+    """f-strings and ``format``: text of a tensor needs its values."""
+    value = i.outside.whole(value)
+    if isinstance(value, torch.Tensor) or _holds_tensor(value):
+        raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
+    value = fix_deep(i, value)
+    if conversion is not None:
+        method = python_method(value, "__repr__" if conversion is repr else "__str__")
+        value = i.call(method, (value,), {}) if method is not None else i.plain(conversion, value)
+        if specification is None:
+            return str(value)
+    method = python_method(value, "__format__") or (python_method(value, "__str__") if not specification else None)
+    if method is not None:
+        arguments = (value, specification or "") if method.__name__ == "__format__" else (value,)
+        return str(i.call(method, arguments, {}))
+    if type(value).__module__ != "builtins" and not isinstance(value, (torch.dtype, torch.device, torch.Size)) \
+            and type(value).__repr__ is object.__repr__:
+        raise GraphBreak("AOT203", f"formatting a {type(value).__name__}")
+    return str(i.plain(format, value, specification or ""))
+
+
+def fix_deep(i: "Interpreter", value: Any) -> Any:
+    """Symbolic numbers in nested tuples and lists, fixed."""
+    if isinstance(value, SYMBOLIC):
+        return i.symbols.fix(value)
+    if isinstance(value, torch.Size):
+        return torch.Size([i.symbols.fix(v) for v in value])
+    if type(value) in (tuple, list):
+        return type(value)(fix_deep(i, v) for v in value)
+    if type(value) is dict:
+        return {k: fix_deep(i, v) for k, v in value.items()}
+    return value
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return True
+    if isinstance(value, (tuple, list, set)):
+        return any(map(_holds_tensor, value))
+    return isinstance(value, dict) and any(map(_holds_tensor, value.values()))

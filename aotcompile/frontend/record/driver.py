@@ -1,0 +1,298 @@
+"""From an entry and its example inputs to split functions and captured variants.
+
+The loop: split every function at the breaks known so far; run the split program in a child with recording stubs; add the breaks it found; again until
+a run finds none. The first round usually finds a whole function to be one region, and nothing of the user's is run at all.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable, Sequence
+
+import torch
+
+from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.base.span import Span
+from aotcompile.frontend.bytecode import BytecodeBreak, BytecodeSource, BytecodeSplit, break_at, split_bytecode
+from aotcompile.frontend.capture.region import Dimensions
+from aotcompile.frontend.record.recorder import (
+    FoundBreak,
+    FoundEmpty,
+    FoundException,
+    FoundRefusal,
+    FoundVariant,
+    Key,
+    Recording,
+    Tools,
+    record_run,
+)
+from aotcompile.frontend.record.source import FunctionSource, Locator
+from aotcompile.frontend.split import split_function
+from aotcompile.frontend.types import Break, CapturedVariant, FrontendResult, FunctionResult, RegionSource, SplitSource
+
+MAXIMUM_ROUNDS = 80
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One call to build for. ``dimensions``: which sizes of which argument tensors are dynamic."""
+
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any] = field(default_factory=dict)
+    dimensions: Dimensions = field(default_factory=dict)
+    grad_modes: tuple[bool, ...] | None = None          # None: the ambient mode, and no_grad as well where something requires grad
+
+
+@dataclass
+class _State:
+    """A function being split."""
+
+    source: FunctionSource
+    breaks: list[Break] = field(default_factory=list)
+    split: SplitSource | None = None
+    empty: set[str] = field(default_factory=set)
+    variants: dict[str, list[CapturedVariant]] = field(default_factory=dict)
+    refusals: dict[str, list[FoundRefusal]] = field(default_factory=dict)
+    locator: Locator | None = None
+    instructions: list[BytecodeBreak] = field(default_factory=list)     # the breaks of a function without source
+
+    def resplit(self, keep: Callable[[RegionSource], bool] | None = None) -> None:
+        if isinstance(self.source, BytecodeSource):
+            self.split = split_bytecode(self.source, self.instructions, keep)
+            return
+        self.split = split_function(self.source.text, self.breaks, first_line=self.source.first_line, freevars=self.source.freevars,
+                                    region_filter=keep)
+
+    def locate(self) -> Locator:
+        if self.locator is None:
+            self.locator = Locator(self.source)
+        return self.locator
+
+    def add_instruction(self, record: FoundBreak) -> bool:
+        """A break of a function without source. False for a known one."""
+        assert isinstance(self.source, BytecodeSource)
+        instruction = record.instruction
+        if record.generated:
+            assert isinstance(self.split, BytecodeSplit)
+            name = next(region.name for region in self.split.regions if region.identity == record.identity)
+            instruction = self.split.origins[name][instruction]
+        if instruction < 0 or any(known.instruction == instruction for known in self.instructions):
+            return False
+        callee = record.callee if record.kind == "call_split" else None
+        found = break_at(self.source, instruction, lambda span: Break(span, record.kind, record.code, record.reason, record.hint, callee))  # type: ignore[arg-type]
+        self.instructions.append(found)
+        self.breaks.append(found.found)
+        return True
+
+
+@dataclass(frozen=True)
+class EntryCalls:
+    """An entry: its function and the situations to build for, in the order in which their variants are to be tried."""
+
+    function: types.FunctionType
+    source: FunctionSource
+    situations: Sequence[Situation]
+
+
+class Frontend:
+    """Analysis of entries together: functions that several of them reach are split once, for all."""
+
+    def __init__(self, entries: Sequence[EntryCalls], tools: Tools) -> None:
+        self._entries, self._tools = entries, tools
+        self._states: dict[Key, _State] = {entry.source.key: _State(entry.source) for entry in entries}
+        self._exceptions: list[str] = []
+
+    def keys(self) -> list[Key]:
+        """(module, qualified name, code digest) of the entries and of every callee that was split."""
+        return list(self._states)
+
+    def analyze(self, run: bool = True) -> FrontendResult:
+        """Split and capture for all situations. ``run`` False forbids running the user's code (``--no-run``): what lies behind a break stays
+        eager."""
+        for state in self._states.values():
+            state.resplit()
+        for _ in range(MAXIMUM_ROUNDS):
+            records = [record for entry in self._entries for situation in entry.situations for record in self._modes(entry, situation, run)]
+            if not self._learn(records):
+                return self._result()
+        return self._result(Diagnostic("AOT214", "warning", f"gave up splitting after {MAXIMUM_ROUNDS} rounds; what is not split yet runs eagerly"))
+
+    # ---- a round ------------------------------------------------------------------------------------------------------------------------------
+
+    def _modes(self, entry: EntryCalls, situation: Situation, run: bool) -> list[Any]:
+        """One situation in the grad modes asked for."""
+        splits = {key: state.split for key, state in self._states.items() if state.split is not None}
+        records: list[Any] = []
+        modes = list(situation.grad_modes) if situation.grad_modes is not None else [torch.is_grad_enabled()]
+        done: set[bool] = set()
+        while modes:
+            mode = modes.pop(0)
+            done.add(mode)
+            found = self._one(entry, situation, mode, splits, run)
+            records.extend(found)
+            if situation.grad_modes is None and False not in done and any(_differentiable(r.variant) for r in found if isinstance(r, FoundVariant)):
+                modes.append(False)
+        return records
+
+    def _one(self, entry: EntryCalls, situation: Situation, mode: bool, splits: dict[Key, SplitSource], run: bool) -> list[Any]:
+        static = self._static(entry, situation, mode, splits, run)
+        if static is not None:
+            return static
+
+        def call(recording: Recording) -> None:
+            recording.source(entry.function)
+            twin = recording.twin(entry.function) or entry.function
+            with torch.set_grad_enabled(mode):
+                twin(*situation.arguments, **situation.keywords)
+
+        return record_run(call, splits, self._tools, dict(situation.dimensions))
+
+    def _static(self, entry: EntryCalls, situation: Situation, mode: bool, splits: dict[Key, SplitSource], run: bool) -> list[Any] | None:
+        """Capture without running anything, where the function is one region so far. None: a run is needed."""
+        split = splits.get(entry.source.key)
+        if split is None or len(split.regions) != 1 or self._states[entry.source.key].breaks:
+            return None if run else []
+        records: list[Any] = []
+        recording = Recording(splits, self._tools, dict(situation.dimensions), -1)
+        recording.send = records.append  # type: ignore[method-assign]
+        recording.source(entry.function)
+        twin = recording.twin(entry.function)
+        assert twin is not None
+        stub = next(cell.cell_contents for name, cell in zip(twin.__code__.co_freevars, twin.__closure__ or ()) if name == "_r0")
+        with torch.set_grad_enabled(mode):
+            arguments = _bind_region(twin, split.regions[0].parameters, situation)
+            if arguments is None:
+                return None if run else []
+            stub.capture(arguments)
+        return records
+
+    # ---- learning -----------------------------------------------------------------------------------------------------------------------------
+
+    def _learn(self, records: Sequence[Any]) -> bool:
+        """Take in a round's records; True when something was split differently from before."""
+        for state in self._states.values():
+            state.variants, state.refusals, state.empty = {}, {}, set()
+        changed: dict[Key, _State] = {}
+        places: set[tuple[Any, ...]] = set()
+        for record in records:
+            if isinstance(record, FoundBreak):
+                place = (record.source.key, record.identity, record.generated, record.position)
+                if place in places:
+                    continue                    # found by another situation too, or with another callee: one split serves them all
+                places.add(place)
+                state = self._states.setdefault(record.source.key, _State(record.source))
+                if self._add_break(state, record):
+                    changed[record.source.key] = state
+            elif isinstance(record, FoundVariant):
+                known = self._states[record.key].variants.setdefault(record.identity, [])
+                if record.variant not in known:
+                    known.append(record.variant)
+            elif isinstance(record, FoundEmpty):
+                self._states[record.key].empty.add(record.identity)
+            elif isinstance(record, FoundRefusal):
+                self._states[record.key].refusals.setdefault(record.identity, []).append(record)
+            elif isinstance(record, FoundException):
+                self._exceptions.append(record.text)
+        for state in changed.values():
+            state.resplit()
+        return bool(changed)
+
+    def _add_break(self, state: _State, record: FoundBreak) -> bool:
+        if isinstance(state.source, BytecodeSource):
+            return state.add_instruction(record)
+        locator = state.locate()
+        taken = [known.span for known in state.breaks]
+        kind = record.kind
+        if record.generated:
+            assert state.split is not None
+            node = locator.generated(state.split.text, record.position, state.split.line_map, taken)
+            line = state.split.line_map.get(record.position.line, state.source.first_line)
+        else:
+            node = locator.own(record.position)
+            line = record.position.line
+        import ast
+
+        if node is None:
+            node = locator.own_statement(line)
+        if node is None:
+            return False
+        if isinstance(node, ast.stmt):
+            kind = "statement"
+        elif kind == "call_split" and not isinstance(node, ast.Call):
+            kind = "call"
+        span = locator.span(node)
+        if span in taken:
+            statement = locator.own_statement(span.line)
+            if statement is None or locator.span(statement) in taken:
+                return False
+            span, kind = locator.span(statement), "statement"
+        state.breaks.append(Break(span, kind, record.code, record.reason, record.hint, record.callee if kind == "call_split" else None))  # type: ignore[arg-type]
+        return True
+
+    # ---- the result -----------------------------------------------------------------------------------------------------------------------------
+
+    def _result(self, *extra: Diagnostic) -> FrontendResult:
+        results = []
+        for key, state in self._states.items():
+            compiled = {identity for identity, variants in state.variants.items() if variants}
+            state.resplit(functools.partial(_is_compiled, compiled))
+            assert state.split is not None
+            variants = {region.index: tuple(_renamed(v, key[1], region.index) for v in state.variants.get(region.identity, ()))
+                        for region in state.split.regions}
+            split = state.split if any(variants.values()) or self._leads_to_split(state) else None
+            eager = [*self._eager_notes(state), *state.split.eager, *extra]
+            lines = (state.source.first_line, state.source.first_line + state.source.text.count("\n"))
+            results.append(FunctionResult(key[0], key[1], state.source.file, lines, split, variants if split else {}, tuple(state.breaks),
+                                          tuple(eager)))
+        return FrontendResult(tuple(results))
+
+    def _leads_to_split(self, state: _State) -> bool:
+        return bool(state.split and state.split.calls)
+
+    def _eager_notes(self, state: _State) -> list[Diagnostic]:
+        notes = []
+        for refusals in state.refusals.values():
+            for refusal in dict.fromkeys(refusals):
+                notes.append(Diagnostic(refusal.code, "note", f"stays eager: {refusal.reason}",
+                                        Span(state.source.file, state.source.first_line, function=state.source.qualname), refusal.hint))
+        return list(dict.fromkeys(notes))
+
+
+def _is_compiled(identities: set[str], region: RegionSource) -> bool:
+    return region.identity in identities
+
+
+def _differentiable(variant: CapturedVariant) -> bool:
+    return any(graph_input.facts is not None and graph_input.facts.requires_grad for graph_input in variant.inputs)
+
+
+def _renamed(variant: CapturedVariant, qualname: str, index: int) -> CapturedVariant:
+    from dataclasses import replace
+
+    return replace(variant, region=f"{qualname}:r{index}")
+
+
+def _bind_region(twin: types.FunctionType, parameters: tuple[str, ...], situation: Situation) -> tuple[Any, ...] | None:
+    """The arguments that region 0 would get if the function were called: parameters and free variables by name. None where the call does not bind."""
+    import inspect
+
+    try:
+        bound = inspect.signature(twin).bind(*situation.arguments, **situation.keywords)
+    except (TypeError, ValueError):
+        return None
+    bound.apply_defaults()
+    values = dict(bound.arguments)
+    cells = dict(zip(twin.__code__.co_freevars, twin.__closure__ or ()))
+    found = []
+    for name in parameters:
+        if name in values:
+            found.append(values[name])
+        elif name in cells:
+            found.append(cells[name].cell_contents)
+        else:
+            return None
+    return tuple(found)
+
+
+__all__ = ["EntryCalls", "Frontend", "Situation"]

@@ -1,0 +1,343 @@
+"""The recording run: the split program is run once in a child process, with stubs that capture what arrives and then run the eager body.
+
+Everything the run does to the user's objects vanishes with the child; its output goes nowhere. At a branch on a tensor's value the child forks
+again, so that both sides are seen. What was found comes back over a pipe as plain records.
+"""
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping
+
+import torch
+
+from aotcompile.frontend.bytecode.source import bytecode_source
+from aotcompile.frontend.bytecode.split import BytecodeSplit
+from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
+from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, Refused, follow_sizes
+from aotcompile.frontend.interpret.interpreter import BreakPoint
+from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.record.source import FunctionSource, function_source
+from aotcompile.frontend.record.twins import TwinCode, make_twin
+from aotcompile.frontend.types import CapturedVariant, NodeRecord, SplitSource
+from aotcompile.frontend.interpret.decode import Position
+
+MAXIMUM_VARIANTS = 8
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class FoundVariant:
+    key: Key
+    identity: str
+    variant: CapturedVariant
+
+
+@dataclass(frozen=True)
+class FoundEmpty:
+    """A region whose capture holds no tensor operation."""
+
+    key: Key
+    identity: str
+
+
+@dataclass(frozen=True)
+class FoundRefusal:
+    key: Key
+    identity: str
+    code: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class FoundBreak:
+    """One frame of a break's call chain. ``generated``: ``position`` is in the split text of ``key``; else in the user's own file."""
+
+    source: FunctionSource
+    identity: str
+    position: Position
+    generated: bool
+    kind: str
+    code: str
+    reason: str
+    hint: str
+    callee: str | None
+    callee_key: Key | None
+    instruction: int = -1          # of the frame's code, as `interpret.decode` counts
+
+
+@dataclass(frozen=True)
+class FoundException:
+    """The program raised (which may be just what the example is about)."""
+
+    text: str
+
+
+@dataclass
+class Tools:
+    """What recording needs from other stages: the runtime's code digest and reading of split bytecode, and the graph stage's node encoding."""
+
+    digest: Callable[[types.CodeType], str]
+    nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]]
+    code_objects: Callable[[str, types.CodeType], Mapping[str, types.CodeType]]        # of split bytecode, from its text
+
+
+@dataclass
+class Recording:
+    """State of one child. ``splits``: what has been split so far."""
+
+    splits: dict[Key, SplitSource]
+    tools: Tools
+    dimensions: Dimensions
+    pipe: int
+    kept: list[Any] = field(default_factory=list)
+    seen: dict[tuple[Key, str], list[CapturedVariant]] = field(default_factory=dict)
+    shapes: dict[tuple[Key, str], dict[tuple[str, torch.dtype, int], list[set[int]]]] = field(default_factory=dict)
+    explored: set[tuple[int, bool]] = field(default_factory=set)
+    codes: dict[tuple[Key, types.CodeType], TwinCode | BytecodeTwinCode] = field(default_factory=dict)
+    twins: dict[int, tuple[types.FunctionType, types.FunctionType]] = field(default_factory=dict)
+    sources: dict[types.CodeType, FunctionSource | None] = field(default_factory=dict)
+
+    def send(self, record: Any) -> None:
+        data = pickle.dumps(record)
+        view = memoryview(struct.pack("<Q", len(data)) + data)
+        while view:
+            view = view[os.write(self.pipe, view):]
+
+    # ---- twins ------------------------------------------------------------------------------------------------------------------------------
+
+    def source(self, function: types.FunctionType) -> FunctionSource | None:
+        code = function.__code__
+        if code not in self.sources:
+            digest = self.tools.digest(code)
+            self.sources[code] = function_source(function, digest) or bytecode_source(function, digest)
+        return self.sources[code]
+
+    def twin(self, function: types.FunctionType) -> types.FunctionType | None:
+        """The recording twin of a function that has been split; None for others."""
+        known = self.twins.get(id(function))
+        if known is not None and known[0] is function:
+            return known[1]
+        key = (function.__module__ or "", function.__qualname__, self.tools.digest(function.__code__))
+        split = self.splits.get(key)
+        if split is None:
+            return None
+        self.source(function)
+        code = self.codes.get((key, function.__code__))
+        if code is None:
+            code = self.codes[key, function.__code__] = self._code(split, function.__code__, f"<split {key[0]}:{key[1]}>")
+        regions = {region.name: region for region in split.regions}
+        calls_site = id(function)
+
+        def stub(name: str, eager: types.FunctionType) -> RecordingStub:
+            return RecordingStub(self, key, split, regions[name].index, regions[name].identity, eager)
+
+        twin = make_twin(code, function, stub, self.direct, lambda number, value: self.explore(calls_site * 10_000 + number, value))
+        self.twins[id(function)] = (function, twin)
+        return twin
+
+    def _code(self, split: SplitSource, original: types.CodeType, file: str) -> TwinCode | BytecodeTwinCode:
+        if isinstance(split, BytecodeSplit):
+            return BytecodeTwinCode(split, original, self.tools.code_objects)
+        return TwinCode(split, original, file)
+
+    def direct(self, function: Any) -> Any:
+        """What a ``_call_<N>`` site calls: the twin where there is one."""
+        if isinstance(function, types.FunctionType):
+            return self.twin(function) or function
+        if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
+            twin = self.twin(function.__func__)
+            return types.MethodType(twin, function.__self__) if twin else function
+        if isinstance(function, torch.nn.Module) and "forward" not in function.__dict__ and not any(
+                function.__dict__.get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")):
+            forward = type(function).forward
+            twin = self.twin(forward) if isinstance(forward, types.FunctionType) else None
+            return types.MethodType(twin, function) if twin else function
+        return function
+
+    def explore(self, site: int, value: Any) -> bool:
+        """``bool(value)``; the first time at this site a second process looks at the other side of a tensor's truth."""
+        truth = bool(value)
+        if not isinstance(value, torch.Tensor):
+            return truth
+        self.explored.add((site, truth))
+        if (site, not truth) in self.explored:
+            return truth
+        self.explored.add((site, not truth))
+        child = os.fork()
+        if child == 0:
+            return not truth
+        os.waitpid(child, 0)
+        return truth
+
+
+class RecordingStub:
+    """Stands for ``_r<N>`` during the run."""
+
+    def __init__(self, recording: Recording, key: Key, split: SplitSource, index: int, identity: str, eager: types.FunctionType) -> None:
+        self.recording, self.key, self.split, self.index, self.identity, self.eager = recording, key, split, index, identity, eager
+
+    def __call__(self, *arguments: Any) -> Any:
+        captured = self.capture(arguments)
+        result = self.eager(*arguments)
+        if captured is not None:
+            follow_sizes(captured.result, result, captured.symbols, self.recording.dimensions, self.recording.kept)
+        return result
+
+    def capture(self, arguments: tuple[Any, ...]) -> Captured | None:
+        """Capture for these arguments and report what came of it."""
+        recording = self.recording
+        known = recording.seen.setdefault((self.key, self.identity), [])
+        if len(known) >= MAXIMUM_VARIANTS:
+            recording.send(FoundRefusal(self.key, self.identity, "AOT213",
+                                        f"more than {MAXIMUM_VARIANTS} different situations; the rest runs eagerly", ""))
+            return None
+        name = f"{self.key[1]}:r{self.index}"
+        self._generalize(arguments)
+        source = recording.sources[original_code(recording, self)]
+        origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
+        outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin).run(arguments)
+        if isinstance(outcome, BreakFound):
+            for record in break_records(recording, outcome, self):
+                recording.send(record)
+            return None
+        if isinstance(outcome, Refused):
+            recording.send(FoundRefusal(self.key, self.identity, outcome.code, outcome.reason, outcome.hint))
+            return None
+        if not outcome.variant.operator_count:
+            recording.send(FoundEmpty(self.key, self.identity))
+        elif outcome.variant not in known:
+            known.append(outcome.variant)
+            recording.send(FoundVariant(self.key, self.identity, outcome.variant))
+        return outcome
+
+
+    def _generalize(self, arguments: tuple[Any, ...]) -> None:
+        """A size that differs from what this region saw before becomes dynamic: the next variant serves all sizes."""
+        recording = self.recording
+        shapes = recording.shapes.setdefault((self.key, self.identity), {})
+        for name, value in zip(self.eager.__code__.co_varnames, arguments):
+            for position, tensor in _direct_tensors(name, value):
+                known = shapes.setdefault((position, tensor.dtype, tensor.dim()), [set() for _ in tensor.shape])
+                for dimension, size in enumerate(tensor.shape):
+                    known[dimension].add(size)
+                    if len(known[dimension]) > 1:
+                        recording.kept.append(tensor)
+                        recording.dimensions.setdefault(id(tensor), {}).setdefault(dimension, DimensionSpec(f"{position}_{dimension}"))
+
+
+def _direct_tensors(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:
+    """Tensors among a region's arguments, also in lists, tuples and dicts given directly."""
+    if isinstance(value, torch.Tensor):
+        return [(name, value)]
+    if type(value) in (tuple, list):
+        return [found for index, item in enumerate(value) for found in _direct_tensors(f"{name}_{index}", item)]
+    if type(value) is dict:
+        return [found for index, item in enumerate(value.values()) for found in _direct_tensors(f"{name}_{index}", item)]
+    return []
+
+
+def break_records(recording: Recording, found: BreakFound, stub: RecordingStub) -> list[FoundBreak]:
+    """The frames of a break, from the region inwards as far as they can be split; the last one is the break itself."""
+    signal = found.signal
+    chain = found.chain
+    frames: list[tuple[BreakPoint, FunctionSource, bool]] = []
+    for depth, point in enumerate(chain):
+        if depth == 0:
+            source = recording.sources[original_code(recording, stub)] if stub.eager.__code__ is point.function.__code__ else None
+            if source is None:
+                break
+            frames.append((point, source, True))
+            continue
+        if not point.splittable or point.entered_natively or _never_split(point.function):
+            break
+        own = recording.source(point.function)
+        if own is None:
+            break
+        frames.append((point, own, False))
+    records = []
+    for depth, (point, source, generated) in enumerate(frames):
+        last = depth == len(frames) - 1
+        kind = signal.kind if last and len(frames) == len(chain) else "call" if last else "call_split"
+        callee = None if last else frames[depth + 1][1]
+        reason = signal.reason if last else f"{callee.qualname} has a break of its own: {signal.reason}" if callee else ""
+        records.append(FoundBreak(source, stub.identity if generated else "", point.position, generated, kind, signal.code, reason, signal.hint,
+                                  callee.qualname if callee else None, callee.key if callee else None, point.instruction))
+    return records
+
+
+def original_code(recording: Recording, stub: RecordingStub) -> types.CodeType:
+    """The code object that a stub's split function was made from."""
+    for key, code in recording.codes:
+        if key == stub.key and stub.eager.__code__ in recording.codes[key, code].eager.values():
+            return code
+    raise LookupError(stub.key)
+
+
+def _never_split(function: types.FunctionType) -> bool:
+    """Standard library functions are not split, nor torch's own except its modules."""
+    module = function.__module__ or ""
+    if module.partition(".")[0] == "torch":
+        return not module.startswith(("torch.nn.modules", "torch.distributions"))
+    return is_library_module(module) and module.partition(".")[0] in sys.stdlib_module_names
+
+
+def record_run(call: Callable[[Recording], Any], splits: dict[Key, SplitSource], tools: Tools, dimensions: Dimensions) -> list[Any]:
+    """Run ``call(recording)`` in a child process; the records it sent, in order. Raises RuntimeError when the child dies by a signal or the
+    interpreter fails."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        _child(call, splits, tools, dimensions, reader, writer)
+    os.close(writer)
+    records: list[Any] = []
+    with os.fdopen(reader, "rb") as stream:
+        while header := stream.read(8):
+            records.append(pickle.loads(stream.read(struct.unpack("<Q", header)[0])))
+    _, status = os.waitpid(child, 0)
+    failures = [record for record in records if isinstance(record, str)]
+    if failures:
+        raise RuntimeError(failures[0])
+    if os.WIFSIGNALED(status):
+        raise RuntimeError(f"the recording run was ended by signal {os.WTERMSIG(status)}")
+    return records
+
+
+def _child(call: Callable[[Recording], Any], splits: dict[Key, SplitSource], tools: Tools, dimensions: Dimensions, reader: int, writer: int) -> None:
+    """Never returns."""
+    import traceback
+
+    os.close(reader)
+    recording = Recording(splits, tools, dimensions, writer)
+    try:
+        torch.set_num_threads(1)        # the parent's OpenMP threads are not there after a fork
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        try:
+            call(recording)
+        except Exception as error:      # noqa: BLE001 - the user's program may raise anything; it is reported
+            if _is_ours(error):
+                raise
+            recording.send(FoundException(f"{type(error).__name__}: {error}"))
+    except BaseException:               # noqa: BLE001 - a defect of ours goes to the parent, which raises it
+        recording.send(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an exception comes from aotcompile itself (a defect) and not from the user's program."""
+    trace = error.__traceback__
+    last = None
+    while trace is not None:
+        last = trace
+        trace = trace.tb_next
+    return last is not None and f"{os.sep}aotcompile{os.sep}frontend{os.sep}" in last.tb_frame.f_code.co_filename

@@ -1,0 +1,149 @@
+"""Source of functions, and the way back from a position in generated text to the user's expression."""
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+import types
+from dataclasses import dataclass
+from typing import Iterator, Sequence
+
+from aotcompile.base.span import Span
+from aotcompile.frontend.interpret.decode import Position
+
+_TEMPORARY = re.compile(r"_t\d+$")
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """``text`` is the dedented definition without decorators, whose first line is ``first_line`` of ``file`` (as the user sees it); ``indent`` was
+    taken off."""
+
+    module: str
+    qualname: str
+    file: str
+    text: str
+    first_line: int
+    indent: int
+    freevars: tuple[str, ...]
+    digest: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.module, self.qualname, self.digest
+
+
+def function_source(function: types.FunctionType, digest: str) -> FunctionSource | None:
+    """None for a function without retrievable source (made by ``exec``, a lambda)."""
+    code = function.__code__
+    if code.co_name == "<lambda>":
+        return None
+    try:
+        lines, start = inspect.getsourcelines(code)
+    except (OSError, TypeError):
+        return None
+    text = textwrap.dedent("".join(lines))
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    if len(tree.body) != 1 or not isinstance(tree.body[0], (ast.FunctionDef, ast.AsyncFunctionDef)) or tree.body[0].name != code.co_name:
+        return None
+    skip = tree.body[0].lineno - 1
+    text = "".join(text.splitlines(keepends=True)[skip:])
+    return FunctionSource(function.__module__ or "", function.__qualname__, file_label(code.co_filename, function.__module__ or ""), text,
+                          start + skip, indent, code.co_freevars, digest)
+
+
+def file_label(filename: str, module: str) -> str:
+    """A file name that is the same on every machine: the path from the top package down, or the bare name."""
+    parts = filename.replace("\\", "/").split("/")
+    depth = module.count(".") + 1 if module and module != "__main__" else 1
+    if parts[-1] == "__init__.py":
+        depth += 1
+    return "/".join(parts[-depth:])
+
+
+class Locator:
+    """Finds the user's expression for a position in a function's own code, or in text that the splitter made from it."""
+
+    def __init__(self, source: FunctionSource) -> None:
+        self._source = source
+        self._tree = ast.parse(source.text)
+
+    def span(self, node: ast.AST) -> Span:
+        shift = self._source.first_line - 1
+        return Span(self._source.file, node.lineno + shift, node.col_offset, node.end_lineno + shift, node.end_col_offset, self._source.qualname)  # type: ignore[attr-defined]
+
+    def own(self, position: Position) -> ast.expr | ast.stmt | None:
+        """The node at a position of the user's own code object."""
+        shift, indent = self._source.first_line - 1, self._source.indent
+        wanted = (position.line - shift, position.column - indent, position.end_line - shift, position.end_column - indent)
+        return _at(self._tree, wanted)
+
+    def own_statement(self, line: int) -> ast.stmt | None:
+        return _statement_on(self._tree, line - self._source.first_line + 1)
+
+    def generated(self, text: str, position: Position, line_map: dict[int, int], taken: Sequence[Span]) -> ast.expr | ast.stmt | None:
+        """The user's node that the node at ``position`` in generated ``text`` was made from: the first equal one (temporaries match anything) on the
+        mapped line that is not among ``taken``."""
+        made = _at(ast.parse(text), (position.line, position.column, position.end_line, position.end_column))
+        line = line_map.get(position.line, 0) - self._source.first_line + 1
+        if made is None:
+            return _statement_on(self._tree, line)
+        candidates = [node for node in ast.walk(self._tree) if isinstance(node, (ast.expr, ast.stmt)) and _matches(made, node)]
+        candidates.sort(key=lambda node: (not node.lineno <= line <= (node.end_lineno or 0), abs(node.lineno - line), node.col_offset))
+        for node in candidates:
+            if self.span(node) not in taken:
+                return node
+        return _statement_on(self._tree, line)
+
+    def generated_statement(self, line: int) -> ast.stmt | None:
+        return _statement_on(self._tree, line - self._source.first_line + 1)
+
+
+def _at(tree: ast.AST, wanted: tuple[int, int, int, int]) -> ast.expr | ast.stmt | None:
+    """The outermost node with exactly this position."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.expr, ast.stmt)) and (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == wanted:
+            return node.value if isinstance(node, ast.Expr) else node
+    return None
+
+
+def _statement_on(tree: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost statement that covers a line."""
+    best: ast.stmt | None = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) \
+                and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if best is None or (node.lineno, -(node.end_lineno or 0)) >= (best.lineno, -(best.end_lineno or 0)):
+                best = node
+    return best
+
+
+def _matches(made: ast.AST, user: ast.AST) -> bool:
+    """Structural equality; a temporary of the splitter stands for any expression."""
+    if isinstance(made, ast.Name) and _TEMPORARY.match(made.id) and isinstance(user, ast.expr):
+        return True
+    if type(made) is not type(user):
+        return False
+    for (name, left), (_, right) in zip(_fields(made), _fields(user)):
+        if isinstance(left, list):
+            if not isinstance(right, list) or len(left) != len(right) or not all(_value_matches(a, b) for a, b in zip(left, right)):
+                return False
+        elif name != "ctx" and not _value_matches(left, right):
+            return False
+    return True
+
+
+def _value_matches(left: object, right: object) -> bool:
+    if isinstance(left, ast.AST) and isinstance(right, ast.AST):
+        return _matches(left, right)
+    return left == right and type(left) is type(right)
+
+
+def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
+    for name in node._fields:
+        yield name, getattr(node, name, None)

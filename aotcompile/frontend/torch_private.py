@@ -1,0 +1,102 @@
+"""Private torch APIs of the frontend, in one place. Checked on torch 2.11 to 2.14."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._guards import Source
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
+
+VALUE_NEEDED = (DataDependentOutputException, GuardOnDataDependentSymNode)
+SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
+NO_FAKE_KERNEL = (UnsupportedOperatorException,)
+
+__all__ = [
+    "FakeTensor", "FakeTensorMode", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
+    "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "same_size", "size_hint", "symbol_expression",
+]
+
+
+class NamedSource(Source):
+    """A source that is only a name: our guards carry their own paths."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def _name_template(self) -> str:
+        return self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedSource) and other.text == self.text
+
+
+def new_fake_mode() -> FakeTensorMode:
+    """A fake tensor mode whose sizes may be 0 or 1 like any other."""
+    return FakeTensorMode(shape_env=ShapeEnv(specialize_zero_one=False, duck_shape=False), allow_non_fake_inputs=False, static_shapes=False)
+
+
+def new_size(environment: ShapeEnv, name: str, hint: int, minimum: int, maximum: int | None) -> torch.SymInt:
+    """A symbolic size with example value ``hint`` and an inclusive range."""
+    import sympy
+
+    # positive=None: with sympy's "positive" a size could not be 0, and max(size, 1) would fold to the size
+    symbol = environment.create_symbol(hint, NamedSource(name), DimDynamic.DYNAMIC, positive=None, do_not_specialize_zero_one=True)
+    environment.constrain_symbol_range(symbol, compiler_min=minimum, compiler_max=maximum if maximum is not None else int(sympy.S(2**62)))
+    return environment.create_symintnode(symbol, hint=hint, source=NamedSource(name))
+
+
+def new_int(environment: ShapeEnv, name: str, hint: int) -> torch.SymInt:
+    """A Python int taken as a symbol of any sign."""
+    symbol = environment.create_unspecified_symbol(hint, NamedSource(name), DimDynamic.DYNAMIC)
+    return environment.create_symintnode(symbol, hint=hint, source=NamedSource(name))
+
+
+def new_float(environment: ShapeEnv, name: str, hint: float) -> torch.SymFloat:
+    symbol = environment.create_unspecified_symbol(hint, NamedSource(name), DimDynamic.DYNAMIC)
+    return environment.create_symfloatnode(symbol, hint=hint, source=NamedSource(name))
+
+
+def symbol_expression(value: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
+    """The sympy expression behind a symbolic number, with what is known by now filled in."""
+    return value.node.shape_env.replace(value.node.expr)
+
+
+DATA_DEPENDENT_HINT = 4099  # stands for a size that is data (`nonzero`) where sizes are put in order
+
+
+def size_hint(value: Any) -> int:
+    """The example value of a size, symbolic or not; nothing is fixed."""
+    if not isinstance(value, torch.SymInt):
+        return int(value)
+    if value.node.hint is not None:
+        return int(value.node.hint)
+    environment = value.node.shape_env
+    hints = environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val  # the latter before torch 2.12
+    expression = symbol_expression(value)
+    return int(expression.xreplace({symbol: hints.get(symbol, DATA_DEPENDENT_HINT) for symbol in expression.free_symbols}))
+
+
+def same_size(first: Any, second: Any) -> bool:
+    """Whether two sizes are equal. Equal expressions are, for all sizes; where only the example values are equal, that becomes a guard."""
+    if size_hint(first) != size_hint(second):
+        return False
+    if any(isinstance(size, torch.SymInt) and size.node.hint is None for size in (first, second)):
+        both = [symbol_expression(size) if isinstance(size, torch.SymInt) else size for size in (first, second)]
+        return bool(both[0] == both[1])  # a size that is data has no example value to guard on
+    return not isinstance(first == second, torch.SymBool) or bool(first == second)
+
+
+def is_parameter(fake: torch.Tensor) -> None:
+    """Make ``isinstance(fake, torch.nn.Parameter)`` true."""
+    fake._is_param = True  # type: ignore[attr-defined]

@@ -1,0 +1,137 @@
+"""From a captured graph to functional ATen graphs, with torch's AOTAutograd.
+
+    captured      relu(linear(x, w)), running_mean.mul_(0.9)
+    forward       (outputs..., saved tensors..., saved sizes...); mutated inputs end in aten.copy_(input, value)
+    backward      (saved sizes..., saved tensors..., tangents...) -> one gradient or None per input
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from aotcompile.frontend.types import CapturedVariant
+from aotcompile.graph import passes
+from aotcompile.graph.errors import UnsupportedGraph
+from aotcompile.graph.record import graph_module, place_of
+from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, torch_state_kept
+from aotcompile.graph.tracing.device import retarget
+from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
+from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
+from aotcompile.graph.tracing.randomness import keep_random_operators
+from aotcompile.graph.tracing.relations import expression_guards
+from aotcompile.graph.tracing.trace import CapturedFunction
+from aotcompile.graph.types import AtenGraphs, SavedValue
+from aotcompile.ir.guards import Guard
+
+
+def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs:
+    """The ATen graphs of a variant. ``backward`` is None for inference, and in training where no output requires grad.
+
+    Raises UnsupportedGraph (AOT3xx) where the region must stay eager in this situation; torch's global state is as before either way."""
+    function = CapturedFunction(graph_module(variant.nodes), variant.inputs)
+    inputs = make_inputs(variant, training=training, running=lambda: function.running)
+    partitioner, decompositions = Partitioner(), _decompositions()
+    with torch_state_kept():
+        torch.set_grad_enabled(training)
+        _enter_captured_state(variant, function.uses_cuda)
+        try:
+            forward, metadata = aot_trace(function, inputs.values, inputs.mode, decompositions, partitioner)
+        except UnsupportedGraph:
+            raise
+        except GuardOnDataDependentSymNode as error:
+            raise UnsupportedGraph("AOT303", f"tracing needs the value behind {error.args[0] if error.args else error}".splitlines()[0] + ".",
+                                   place=function.place) from error
+        except Exception as error:  # torch raises all kinds here; each means: no graph for this situation, and eager is right
+            message = next(iter(str(error).splitlines()), "")
+            reason = f"AOTAutograd cannot trace this region: {type(error).__name__}: {message}."
+            raise UnsupportedGraph("AOT302", reason, place=function.place) from error
+    if any(inputs.environment.deferred_runtime_asserts.values()):
+        raise UnsupportedGraph("AOT303", "a number or a tensor's value is used as a size, which eager checks at run time.")
+    _check(metadata, variant, training)
+    return _finish(variant, inputs, forward, partitioner, metadata)
+
+
+def _enter_captured_state(variant: CapturedVariant, uses_cuda: bool) -> None:
+    """Autocast and the default dtype as they were at capture: the graph contains what eager does under them. The caller puts torch's state back."""
+    state: dict[str, Any] = {}
+    for guard in variant.guards:
+        if guard.kind == "state":
+            state.update(guard.expected)
+    if uses_cuda and state.get("autocast_cuda"):
+        raise UnsupportedGraph("AOT302", "autocast on CUDA cannot be traced without a GPU.")
+    for device in ("cpu", "cuda"):
+        dtype = state.get(f"autocast_{device}")
+        torch.set_autocast_enabled(device, bool(dtype))
+        if dtype:
+            torch.set_autocast_dtype(device, getattr(torch, dtype))
+    if isinstance(default := state.get("default_dtype"), str):
+        torch.set_default_dtype(getattr(torch, default))
+
+
+def _decompositions() -> dict[Any, Any]:
+    from aotcompile.graph.decompositions import decomposition_table
+    return keep_random_operators(decomposition_table())
+
+
+def _check(metadata: Any, variant: CapturedVariant, training: bool) -> None:
+    names = [given.name for given in variant.inputs]
+    for name, information in zip(names, metadata.input_info):
+        if information.mutates_metadata or getattr(information, "mutation_inductor_storage_resize", False):
+            raise UnsupportedGraph("AOT312", f"the sizes, strides or storage of the input {name} are changed in place.")
+        if information.mutates_data and training and information.requires_grad:
+            raise UnsupportedGraph("AOT311", f"the input {name} requires grad and is changed in place.")
+    for number, information in enumerate(metadata.output_info):
+        if information.output_type.name not in ("non_alias", "unsafe_view_alias", "custom_function_view"):
+            kind = information.output_type.name
+            raise UnsupportedGraph("AOT313", f"output {number} of the region shares memory with an input or another output ({kind}).")
+    if metadata.num_intermediate_bases or metadata.num_mutated_inp_runtime_indices or metadata.tokens:
+        raise UnsupportedGraph("AOT313", "the region's graph needs results beyond its outputs (shared memory, changed inputs or effects).")
+
+
+def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphModule, partitioner: Partitioner, metadata: Any) -> AtenGraphs:
+    backward = partitioner.backward
+    output_count = len(metadata.output_info)
+    tangents: tuple[int, ...] = ()
+    if backward is not None:
+        if partitioner.output_count != output_count:
+            raise UnsupportedGraph("AOT302", f"the forward graph has {partitioner.output_count} outputs where the region has {output_count}.")
+        tangents = tuple(number for number, information in enumerate(metadata.output_info)
+                         if information.requires_grad and issubclass(information.raw_type, torch.Tensor))
+        gradient_alignment(backward, len(variant.inputs))
+        save_number_tensors(forward, backward, output_count)
+    graphs = [forward] if backward is None else [forward, backward]
+    for graph in graphs:
+        _places(graph)
+        passes.run(graph)
+    if backward is not None:
+        save_values_before_mutation(forward, output_count)
+    names = passes.rename_nodes(forward, [given.name for given in variant.inputs])
+    if backward is not None:
+        passes.rename_nodes(backward, [names.get(node.name, node.name) for node in backward.graph.find_nodes(op="placeholder")])
+    guards = _guards(variant, inputs, graphs)
+    if any(given.facts is not None and given.facts.device != "cpu" for given in variant.inputs):
+        for graph in graphs:
+            retarget(graph, inputs.mode)
+    return AtenGraphs(forward, backward, _saved(forward, output_count), output_count, tangents, guards)
+
+
+def _places(graph: fx.GraphModule) -> None:
+    for node in graph.graph.nodes:
+        place, source = place_of(node.meta.get("stack_trace"))
+        if place:
+            node.meta["place"], node.meta["source"] = place, source
+
+
+def _saved(forward: fx.GraphModule, output_count: int) -> tuple[SavedValue, ...]:
+    [output] = forward.graph.find_nodes(op="output")
+    saved = list(enumerate(output.args[0]))[output_count:]                                    # type: ignore[arg-type]
+    return tuple(SavedValue(index, "size" if is_symbolic_number(node) else "tensor") for index, node in saved)
+
+
+def _guards(variant: CapturedVariant, inputs: TracingInputs, graphs: list[fx.GraphModule]) -> tuple[Guard, ...]:
+    known = [str(guard.expected) for guard in variant.guards if guard.kind == "expression"]
+    relations = [guard.expr for guard in inputs.environment.guards]
+    relations += [relation for graph in graphs for relation in passes.required_sizes(graph)]
+    return expression_guards(relations, known)

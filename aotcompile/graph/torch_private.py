@@ -1,0 +1,124 @@
+"""Every private torch API that the graph stage uses. Checked on torch 2.13.0 and 2.14.1; written for 2.11 to 2.14.
+
+AOTAutograd's modules are imported inside functions: they pull in much of torch (about two seconds) that only a build needs.
+"""
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any, Callable, Iterator, Sequence
+from unittest.mock import patch
+
+import sympy
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+__all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
+           "define_size_symbol",
+           "aot_trace", "size_hint", "hints_of", "torch_state_kept", "min_cut_partition", "no_dispatch_modes"]
+
+# sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
+RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
+
+
+def define_size_symbol(environment: ShapeEnv, name: str, hint: int, minimum: int, maximum: int | None) -> sympy.Symbol:
+    """A size symbol called ``name`` in ``environment``, in [minimum, maximum], as `ShapeEnv.create_symbol` would register one.
+
+    ``create_symbol`` itself chooses the name, and the names are part of our text on disk."""
+    symbol = sympy.Symbol(name, integer=True, **({"positive": True} if minimum > 0 else {"nonnegative": True}))
+    hints_of(environment)[symbol] = sympy.Integer(hint)
+    environment.var_to_range[symbol] = ValueRanges(minimum, _int_infinity() if maximum is None else maximum)
+    environment.var_to_sources[symbol] = []
+    environment.symbol_guard_counter[symbol] = 0
+    slocs = getattr(environment, "var_to_range_sloc", None)
+    if slocs is not None:
+        from torch.fx.experimental.symbolic_shapes import ValueRangesSLoc
+        location = environment._get_sloc()
+        slocs[symbol] = ValueRangesSLoc(location, location)
+    return symbol
+
+
+def hints_of(environment: ShapeEnv) -> dict[sympy.Symbol, sympy.Integer]:
+    """Symbol of an input's size -> the number that stands for it while tracing (before torch 2.12 the table is called ``var_to_val``)."""
+    return environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
+
+
+def size_hint(size: int | torch.SymInt) -> int:
+    """The number that stands for a size while tracing, without a guard."""
+    if isinstance(size, int):
+        return size
+    return int(size.node.expr.xreplace(hints_of(size.node.shape_env)))
+
+
+def _int_infinity() -> Any:
+    from torch.utils._sympy.numbers import int_oo
+    return int_oo
+
+
+@contextlib.contextmanager
+def torch_state_kept() -> Iterator[None]:
+    """Puts grad mode, autocast, the default dtype and the anomaly mode back as they were, also when the body raises."""
+    grad = torch.is_grad_enabled()
+    anomaly = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    devices = ("cpu", "cuda")
+    autocast = [(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices]
+    cache, default_dtype = torch.is_autocast_cache_enabled(), torch.get_default_dtype()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Anomaly Detection has been enabled")
+            warnings.filterwarnings("ignore", message="Error detected in")
+            yield
+    finally:
+        torch._C._set_grad_enabled(grad)
+        torch.set_anomaly_enabled(*anomaly)
+        for device, enabled, dtype in autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(cache)
+        if torch.get_default_dtype() is not default_dtype:
+            torch.set_default_dtype(default_dtype)
+
+
+def no_dispatch_modes() -> Any:
+    """Inside: no fake tensor mode, no proxy mode; real tensors can be made and computed with."""
+    from torch.utils._python_dispatch import _disable_current_modes
+    return _disable_current_modes()
+
+
+def min_cut_partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    return min_cut_rematerialization_partition(joint, inputs, **options)
+
+
+def aot_trace(module: torch.nn.Module, inputs: Sequence[Any], mode: FakeTensorMode, decompositions: dict[Any, Any],
+              partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]]) -> tuple[fx.GraphModule, Any]:
+    """AOTAutograd on ``module`` with fake ``inputs``: the forward or inference graph, and torch's metadata about inputs
+    and outputs (ViewAndMutationMeta).
+
+    ``partition`` is called with the joint graph if there is one. Nothing is compiled and no runtime wrapper is used."""
+    from torch._functorch import config
+    from torch._functorch._aot_autograd import graph_compile
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._guards import TracingContext, tracing
+    captured: list[tuple[fx.GraphModule, Any]] = []
+
+    def compile_forward(graph: fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        captured.append((graph, TracingContext.get().fw_metadata))
+        return graph.forward
+
+    def compile_backward(graph: fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        return graph.forward
+
+    wanted = {"force_non_lazy_backward_lowering": False, "functionalize_rng_ops": False, "enable_autograd_cache": False,
+              "fake_tensor_propagate_real_tensors": False, "debug_partitioner": False, "joint_custom_pass": None}
+    known = {name: value for name, value in wanted.items() if hasattr(config, name)}
+    # AOTAutograd's pass that turns float numbers into tensor arithmetic rounds differently from eager for 16-bit types; numbers stay numbers here.
+    with tracing(TracingContext(mode)), config.patch(known), patch.object(graph_compile, "tensorify_python_scalars", lambda *_: None, create=True):
+        aot_module_simplified(module, list(inputs), fw_compiler=compile_forward, bw_compiler=compile_backward, inference_compiler=compile_forward,
+                              partition_fn=partition, decompositions=decompositions, keep_inference_input_mutations=True)
+    [result] = captured
+    return result

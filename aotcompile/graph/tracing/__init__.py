@@ -1,0 +1,1 @@
+"""Tracing a captured graph under AOTAutograd. See aotcompile/ARCHITECTURE.md."""

@@ -1,0 +1,105 @@
+"""Runs a captured graph under AOTAutograd: node by node, with the user's place attached, numbers read out of 0-dim tensors.
+
+A number input ``n`` of the region becomes ``aten._local_scalar_dense(n)``: the graph computes with a symbol for its value, which has a Python
+scalar's type promotion and on whose value nothing is decided.
+"""
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, Sequence
+
+import torch
+from torch import fx
+from torch.overrides import TorchFunctionMode
+
+from aotcompile.frontend.types import GraphInput
+from aotcompile.graph.errors import UnsupportedGraph
+from aotcompile.graph.tracing.attention import fused_attention, in_fused_layout
+from aotcompile.graph.torch_private import fx_traceback
+from aotcompile.graph.tracing.inputs import STAND_IN
+
+
+class CapturedFunction(torch.nn.Module):
+    """``forward(*inputs)`` is the captured graph; ``running`` is the base name of the operator being run ("squeeze")."""
+
+    def __init__(self, graph: fx.GraphModule, inputs: Sequence[GraphInput]) -> None:
+        super().__init__()
+        self._graph = [graph]                                     # in a list: its (empty) module tree is not ours
+        self._is_number = [given.kind == "number" for given in inputs]
+        self.uses_cuda = any(given.facts is not None and given.facts.device != "cpu" for given in inputs)
+        self.running = ""
+        self.place = ""
+
+    def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        values = [value.item() if number else value for value, number in zip(inputs, self._is_number, strict=True)]
+        interpreter = _Interpreter(self._graph[0], self)
+        device = StandInDevice() if self.uses_cuda else nullcontext()
+        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), device:
+            try:
+                result = interpreter.run(*values)
+            finally:
+                self.running = ""
+                interpreter.leave_open_blocks()
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+class _Interpreter(fx.Interpreter):
+    def __init__(self, module: fx.GraphModule, owner: CapturedFunction) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self._owner = owner
+        self._open_blocks: list[Any] = []
+
+    def run_node(self, node: fx.Node) -> Any:
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        self._owner.running = name.partition(".")[0]
+        self._owner.place = node.meta.get("place", "")
+        if name == "_enter_autocast" and self._owner.uses_cuda and "cuda" in (*node.args[:1], node.kwargs.get("device_type")):
+            # The stand-in device has no autocast rules: the casts would silently be missing.
+            raise UnsupportedGraph("AOT302", "autocast on CUDA cannot be traced without a GPU.", place=self._owner.place)
+        result = super().run_node(node)
+        if node.op == "call_function" and name == "_enter_autocast":
+            self._open_blocks.append(result)
+        elif node.op == "call_function" and name == "_exit_autocast":
+            self._open_blocks.pop()
+        return result
+
+    def leave_open_blocks(self) -> None:
+        """Leaves autocast blocks that an exception has cut short."""
+        while self._open_blocks:
+            self._open_blocks.pop().__exit__(None, None, None)
+
+
+class StandInDevice(TorchFunctionMode):
+    """Device arguments "cuda" become the stand-in's; ``torch.tensor(data, device="cuda")`` is made on the CPU and moved."""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
+        arguments, keywords = _stand_in(arguments), _stand_in(dict(keywords or {}))
+        if getattr(function, "__name__", "") == "cuda" and arguments and isinstance(arguments[0], torch.Tensor):
+            return arguments[0].to(STAND_IN)
+        if function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__) and isinstance(arguments[0], torch.Tensor) \
+                and arguments[0].device.type == STAND_IN:
+            arguments = (arguments[0], _tensor_indices(arguments[1]), *arguments[2:])
+        if function is torch.nn.functional.scaled_dot_product_attention and arguments and arguments[0].device.type == STAND_IN:
+            fused = fused_attention(*arguments, **keywords)
+            return in_fused_layout(function(*arguments, **keywords)) if fused is NotImplemented else fused
+        if function is torch.tensor and keywords.get("device") is not None:
+            device = keywords.pop("device")
+            return function(*arguments, **keywords).to(device)
+        return function(*arguments, **keywords)
+
+
+def _tensor_indices(index: Any) -> Any:
+    """List indices as tensors that keep their data: torch would make them on the stand-in device, which has none."""
+    if isinstance(index, list):
+        return torch.tensor(index).to(STAND_IN)
+    return tuple(map(_tensor_indices, index)) if type(index) is tuple else index
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type == "cuda" or isinstance(value, str) and value.partition(":")[0] == "cuda":
+        return torch.device(STAND_IN)
+    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size) and not hasattr(value, "_fields"):
+        return type(value)(_stand_in(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _stand_in(item) for name, item in value.items()}
+    return value

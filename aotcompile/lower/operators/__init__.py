@@ -1,0 +1,1 @@
+"""Lowerings, one file per operator family; importing a file fills `registry.LOWERINGS`."""

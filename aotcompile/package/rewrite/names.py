@@ -1,0 +1,95 @@
+"""Renaming inside pieces of source, exact in whitespace (libcst), f-strings included.
+
+rewrite: `_r0(self, x)` -> `_Net_forward_r0(self, x)`; and in what moves out of a class, `self.__cache` -> `self._Net__cache`.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import libcst
+
+from aotcompile.base import names
+
+
+class _Renamer(libcst.CSTTransformer):
+    """``renames``: variable name -> expression text. Attributes and keywords of calls keep their names."""
+
+    def __init__(self, renames: Mapping[str, str]) -> None:
+        super().__init__()
+        self._expressions = {name: libcst.parse_expression(text) for name, text in renames.items()}
+        self._kept: set[libcst.CSTNode] = set()
+
+    def visit_Attribute(self, node: libcst.Attribute) -> None:
+        self._kept.add(node.attr)
+
+    def visit_Arg(self, node: libcst.Arg) -> None:
+        if node.keyword is not None:
+            self._kept.add(node.keyword)
+
+    def leave_Name(self, original_node: libcst.Name, updated_node: libcst.Name) -> libcst.BaseExpression:
+        expression = self._expressions.get(original_node.value)
+        if expression is None or original_node in self._kept:
+            return updated_node
+        if isinstance(expression, libcst.Name):            # keeps the parentheses around the name
+            return updated_node.with_changes(value=expression.value)
+        return expression
+
+
+class _Unwrapper(libcst.CSTTransformer):
+    """``_call_0(self.block)(x)`` -> ``self.block(x)``: in a generated package a callee's own name leads to its rewritten form."""
+
+    def __init__(self, wrappers: Collection[str]) -> None:
+        super().__init__()
+        self._wrappers = wrappers
+
+    def leave_Call(self, original_node: libcst.Call, updated_node: libcst.Call) -> libcst.BaseExpression:
+        function = updated_node.func
+        if not isinstance(function, libcst.Name) or function.value not in self._wrappers:
+            return updated_node
+        callee = updated_node.args[0].value
+        atomic = isinstance(callee, (libcst.Name, libcst.Attribute, libcst.Call, libcst.Subscript)) or callee.lpar
+        return callee if atomic else callee.with_changes(lpar=[libcst.LeftParen()], rpar=[libcst.RightParen()])
+
+
+class _Mangler(libcst.CSTTransformer):
+    """Mangles class-private names as CPython does: everything but the keywords of calls, and nothing inside classes of the piece itself."""
+
+    def __init__(self, class_name: str) -> None:
+        super().__init__()
+        self._classes = [class_name]
+        self._kept: set[libcst.CSTNode] = set()
+
+    def visit_Arg(self, node: libcst.Arg) -> None:
+        if node.keyword is not None:
+            self._kept.add(node.keyword)
+
+    def visit_ClassDef_body(self, node: libcst.ClassDef) -> None:
+        self._classes.append("")
+
+    def leave_ClassDef_body(self, node: libcst.ClassDef) -> None:
+        self._classes.pop()
+
+    def leave_Name(self, original_node: libcst.Name, updated_node: libcst.Name) -> libcst.Name:
+        name = names.mangled(original_node.value, self._classes[-1])
+        return updated_node if original_node in self._kept or name == original_node.value else updated_node.with_changes(value=name)
+
+
+def rename_variables(text: str, renames: Mapping[str, str]) -> str:
+    """``text`` with every use of the variables in ``renames`` replaced by the expression given."""
+    if not any(name in text for name in renames):
+        return text
+    return libcst.parse_module(text).visit(_Renamer(renames)).code
+
+
+def unwrap_calls(text: str, calls: Collection[int]) -> str:
+    """``text`` with the splitter's ``_call_<N>(callee)`` taken off."""
+    if not calls:
+        return text
+    return libcst.parse_module(text).visit(_Unwrapper({f"_call_{number}" for number in calls})).code
+
+
+def mangle_private_names(text: str, class_name: str | None) -> str:
+    """``text``, which stood in class ``class_name``, fit to stand at module level."""
+    if not class_name or "__" not in text:
+        return text
+    return libcst.parse_module(text).visit(_Mangler(class_name)).code

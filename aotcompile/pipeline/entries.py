@@ -1,0 +1,87 @@
+"""From what the user names (a function, a method, a module, an object, with example inputs) to the frontend's function and situations."""
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any, Iterator, Sequence
+
+import torch
+
+from aotcompile.base.diagnostic import AotCompileError, Diagnostic
+from aotcompile.frontend.capture.region import DimensionSpec, Dimensions
+from aotcompile.frontend.record.driver import Situation
+from aotcompile.frontend.entries.entry import Entry
+from aotcompile.ir.paths import Path
+
+
+def plain_function(target: Any) -> tuple[types.FunctionType | None, tuple[Any, ...], dict[str, Any]]:
+    """The Python function behind a callable, and the arguments it is given in front. None where there is none (C code)."""
+    front: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = {}
+    while True:
+        if isinstance(target, functools.partial):
+            front, keywords, target = (*target.args, *front), {**target.keywords, **keywords}, target.func
+        elif isinstance(target, types.MethodType):
+            front, target = (target.__self__, *front), target.__func__
+        elif isinstance(target, torch.nn.Module):
+            target = target.forward
+        elif isinstance(target, types.FunctionType):
+            return target, front, keywords
+        elif not isinstance(target, type) and isinstance(
+                getattr(type(target), "__call__", None), types.FunctionType):  # noqa: B004 - which function it is matters, not whether it is callable
+            target = types.MethodType(type(target).__call__, target)
+        else:
+            return None, front, keywords
+
+
+def situation_of(entry: Entry, *, dynamic: str, training: bool | None) -> Situation:
+    """The situation of one entry record. ``training`` False builds under no_grad only, True under grad mode only, None both where something requires
+    grad."""
+    _, front, keywords = plain_function(entry.target)
+    dimensions = _dimensions(entry, dynamic)
+    wanted = entry.training if entry.training is not None else training
+    modes = None if wanted is None else (True,) if wanted else (False,)
+    return Situation((*front, *entry.args), {**keywords, **entry.kwargs}, dimensions, modes)
+
+
+def _dimensions(entry: Entry, dynamic: str) -> Dimensions:
+    found: Dimensions = {}
+    if dynamic == "none":
+        return found
+    for path, sizes in entry.dynamic_shapes.items():
+        tensor = _follow(path, entry.arguments)
+        found[id(tensor)] = {d: DimensionSpec(size.name, size.minimum, size.maximum) for d, size in sizes.items()}
+    if dynamic == "all":
+        for number, tensor in enumerate(_tensors(tuple(entry.arguments.values()))):
+            known = found.setdefault(id(tensor), {})
+            for dimension, size in enumerate(tensor.shape):
+                if size > 1:
+                    known.setdefault(dimension, DimensionSpec(f"d{number}_{dimension}"))
+    return found
+
+
+def _follow(path: Path, arguments: Any) -> Any:
+    value = arguments[path.root[1]]
+    for step in path.steps:
+        value = value[step[1]] if step[0] == "item" else getattr(value, step[1])
+    return value
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+def function_of(entries: Sequence[Entry]) -> types.FunctionType:
+    """The Python function that all situations of one entry call. Raises AotCompileError (AOT108) where there is none."""
+    function, _, _ = plain_function(entries[0].target)
+    if function is None:
+        raise AotCompileError(Diagnostic("AOT108", "error", f"{entries[0].name} is no Python function or module: there is nothing to compile.", None,
+                                         "Name a function, a method or an nn.Module."))
+    return function

@@ -1,0 +1,51 @@
+"""What a build was made with, and the native runtime extension for this environment."""
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from aotcompile.options import Options
+from aotcompile.package.cpp_build import find_compiler
+from aotcompile.package.host_build import build_host_extension
+from aotcompile.package.layout import BINARY_FOLDER
+
+
+def version() -> str:
+    """aotcompile's own version; "source" when it runs from a checkout that is not installed."""
+    try:
+        return metadata.version("aotcompile")
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+def built_with() -> dict[str, str]:
+    """For the manifest: versions that a rebuild must repeat to give the same bytes."""
+    return {"aotcompile": version(), "torch": torch.__version__.partition("+")[0], "python": ".".join(platform.python_version_tuple()[:2]),
+            "schema": "1"}
+
+
+def host_files(options: Options) -> dict[str, bytes]:
+    """The native runtime extension, as files of the generated package. Without a compiler a backend that needs none still builds (the Python runtime
+    serves it)."""
+    if options.backend != "native" and shutil.which(find_compiler_name()) is None:
+        return {}
+    find_compiler()
+    with tempfile.TemporaryDirectory(prefix="aotcompile-") as folder:
+        built = build_host_extension(folder)
+        return {f"{BINARY_FOLDER}/{Path(built).parent.name}/{Path(built).name}": Path(built).read_bytes()}
+
+
+def find_compiler_name() -> str:
+    import os
+
+    return (os.environ.get("CXX") or "c++").split()[0]
+
+
+def python_tag() -> str:
+    return f"cp{sys.version_info[0]}{sys.version_info[1]}"

@@ -1,0 +1,120 @@
+"""Entries to built functions: the frontend, then every captured variant to texts, then all kernels compiled together."""
+from __future__ import annotations
+
+import time
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+
+from aotcompile.base.diagnostic import AotCompileError, Diagnostic
+from aotcompile.base.span import Span
+from aotcompile.frontend.bytecode import bytecode_source
+from aotcompile.frontend.record.driver import EntryCalls, Frontend, Situation
+from aotcompile.frontend.record.recorder import Tools
+from aotcompile.frontend.record.source import function_source
+from aotcompile.frontend.types import FrontendResult, FunctionResult
+from aotcompile.graph.record import nodes_of
+from aotcompile.package.types import FunctionPlan, VariantFiles
+from aotcompile.pipeline.binaries import build_binaries
+from aotcompile.pipeline.retarget import devices_of, for_device
+from aotcompile.pipeline.variants import BuiltVariant, build_variant
+from aotcompile.runtime.twins.bytecode_twin import code_objects
+from aotcompile.runtime.digest import code_digest
+
+
+@dataclass(frozen=True)
+class BuiltFunction:
+    """A function with its variants as texts (region index -> variants that were built)."""
+
+    result: FunctionResult
+    variants: Mapping[int, tuple[BuiltVariant, ...]]
+    digest: str
+    seconds: float = 0.0
+
+
+@dataclass
+class Analysis:
+    """What the frontend found for the entries of one build. ``digests``: (module, qualified name) -> code digest of every split function."""
+
+    result: FrontendResult
+    digests: dict[tuple[str, str], str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EntryGroup:
+    """The situations of one entry function. ``name``: "package.module:Net.forward"."""
+
+    name: str
+    function: types.FunctionType
+    situations: Sequence[Situation]
+
+
+def analyze(groups: Sequence[EntryGroup], *, run: bool) -> Analysis:
+    """The frontend, for all entries together."""
+    start = time.perf_counter()
+    calls: list[EntryCalls] = []
+    extra: list[FunctionResult] = []
+    digests: dict[tuple[str, str], str] = {}
+    for group in groups:
+        digest = code_digest(group.function.__code__)
+        source = function_source(group.function, digest) or bytecode_source(group.function, digest)
+        if source is None:
+            function = group.function
+            place = Span(function.__code__.co_filename.rpartition("/")[2], function.__code__.co_firstlineno, function=function.__qualname__)
+            reason = f"{group.name} has no source, and its bytecode (a generator's or coroutine's) is not split: it stays eager."
+            note = Diagnostic("AOT215", "note", reason, place, "Put it into a file as a named function.")
+            extra.append(FunctionResult(function.__module__ or "", function.__qualname__, place.file, (place.line, place.line), None, {}, (),
+                                        (note,)))
+        else:
+            calls.append(EntryCalls(group.function, source, group.situations))
+    results: tuple[FunctionResult, ...] = ()
+    if calls:
+        frontend = Frontend(calls, Tools(code_digest, nodes_of, code_objects))
+        results = frontend.analyze(run=run).functions
+        digests = {(key[0], key[1]): key[2] for key in frontend.keys()}
+    return Analysis(FrontendResult((*results, *extra)), digests, time.perf_counter() - start)
+
+
+def require_fullgraph(result: FrontendResult) -> None:
+    """Raises AotCompileError that lists every break (AOT220) and every reason for staying eager."""
+    problems = [Diagnostic("AOT220", "error", f"fullgraph: {b.reason}.", b.span, b.hint) for f in result.functions for b in f.breaks]
+    problems += [replace(d, severity="error") for f in result.functions for d in f.eager]
+    if problems:
+        raise AotCompileError(*problems)
+
+
+def build_functions(analysis: Analysis, *, backend: str, targets: Sequence[str] = ("native",)) -> list[BuiltFunction]:
+    """Every captured variant as texts; a situation that a later stage cannot do stays eager with a note."""
+    built = []
+    for function in analysis.result.functions:
+        start = time.perf_counter()
+        notes: list[Diagnostic] = []
+        variants: dict[int, tuple[BuiltVariant, ...]] = {}
+        for index, captured in function.variants.items():
+            made = []
+            placed = [(moved, device) for device in devices_of(tuple(targets)) for variant in captured
+                      if (moved := for_device(variant, device)) is not None]
+            for variant, device in placed:
+                outcome = build_variant(variant, backend=backend, language="triton" if device == "cuda" else "cpp")
+                if isinstance(outcome, Diagnostic):
+                    place = outcome.span or Span(function.file, function.lines[0], function=function.qualname)
+                    notes.append(replace(outcome, span=place))
+                else:
+                    made.append(outcome)
+            variants[index] = tuple(made)
+        digest = analysis.digests.get((function.module, function.qualname), "")
+        built.append(BuiltFunction(replace(function, eager=(*function.eager, *dict.fromkeys(notes))), variants, digest, time.perf_counter() - start))
+    return built
+
+
+def with_binaries(functions: Sequence[BuiltFunction], *, targets: Sequence[str], jobs: int) -> list[FunctionPlan]:
+    """The functions with their kernels compiled for all targets."""
+    every = [variant for function in functions for variants in function.variants.values() for variant in variants]
+    binaries = build_binaries([variant.kernels for variant in every], targets=targets, jobs=jobs)
+    found = {id(variant): binary for variant, binary in zip(every, binaries)}
+    return [FunctionPlan(f.result, {i: tuple(VariantFiles(v.texts, found[id(v)]) for v in variants) for i, variants in f.variants.items()}, f.digest)
+            for f in functions]
+
+

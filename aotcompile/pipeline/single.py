@@ -1,0 +1,84 @@
+"""``aotcompile.compile``: one callable through the whole pipeline, written to disk, and loaded."""
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aotcompile.frontend.entries.entry import make_entry, name_of
+from aotcompile.options import Options
+from aotcompile.package.single import single_contents
+from aotcompile.package.types import PackageContents
+from aotcompile.pipeline.entries import function_of, situation_of
+from aotcompile.pipeline.environment import built_with, host_files
+from aotcompile.pipeline.functions import Analysis, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
+from aotcompile.pipeline.package import explanation_of
+from aotcompile.reports import Explanation
+from aotcompile.runtime.twins.compiled import SplitFunction, load_compiled
+
+Pair = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def compile_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], options: Options, out: str | None, dynamic_shapes: Any = None) -> Any:
+    """Build ``target`` for its example inputs and load the result. See `aotcompile.compile`."""
+    analysis = analyze_callable(target, example_inputs=example_inputs, options=options, dynamic_shapes=dynamic_shapes)
+    if options.fullgraph:
+        require_fullgraph(analysis.result)
+    built = build_functions(analysis, backend=options.backend, targets=options.targets)
+    plans = with_binaries(built, targets=options.targets, jobs=options.jobs)
+    contents = single_contents(plans, options=options.output_json(), built_with=built_with(), extra_files=host_files(options))
+    folder = _folder(out)
+    _write(contents, folder)
+    splits = [
+        SplitFunction(f.result.module, f.result.qualname, f.result.split.text,
+                      {f"{f.result.qualname}:r{r.index}": (f"_r{r.index}", r.name) for r in f.result.split.regions}, tuple(f.result.split.calls),
+                      f.digest, f.result.split.form == "bytecode")
+        for f in built if f.result.split is not None]
+    return load_compiled(target, folder=str(folder), functions=splits, out=str(folder))
+
+
+def analyze_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], options: Options, dynamic_shapes: Any = None) -> Analysis:
+    """The frontend on one callable."""
+    pairs: list[Pair] = [example_inputs] if isinstance(example_inputs, tuple) else list(example_inputs)
+    entries = [make_entry(target, args, kwargs, dynamic_shapes=dynamic_shapes if number == 0 else None)
+               for number, (args, kwargs) in enumerate(pairs)]
+    function = function_of(entries)
+    situations = [situation_of(entry, dynamic=options.dynamic, training=options.training) for entry in entries]
+    return analyze([EntryGroup(entries[0].name, function, situations)], run=options.run)
+
+
+def explain_callable(target: Any, *, example_inputs: Any, options: Options, dynamic_shapes: Any = None) -> Explanation:
+    """`aotcompile.explain` of one callable."""
+    analysis = analyze_callable(target, example_inputs=example_inputs, options=options, dynamic_shapes=dynamic_shapes)
+    return explanation_of(name_of(target), analysis, {name_of(target): "example_inputs"})
+
+
+def _folder(out: str | None) -> Path:
+    if out is not None:
+        return Path(out)
+    folder = tempfile.mkdtemp(prefix="aotcompile-")
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)
+
+
+def _write(contents: PackageContents, folder: Path) -> None:
+    for path, content in contents.files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            file.write_text(content, encoding="utf-8", newline="\n")
+        elif isinstance(content, bytes):
+            file.write_bytes(content)
+
+
+__all__ = ["compile_callable"]

@@ -1,0 +1,121 @@
+"""One captured variant through graph, lowering, schedule and codegen: its texts, and the kernels still to be built.
+
+The stage list as data: `STAGES` names what `show` prints and in which order it is made.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.codegen.cpp.source import generate_cpp
+from aotcompile.codegen.python.guards import guards_source
+from aotcompile.codegen.python.plan import as_json, plan_graph
+from aotcompile.codegen.python.wrapper import wrapper_source
+from aotcompile.codegen.types import KernelSource, PlanCall, PlanGraph, PlanKernel
+from aotcompile.frontend.types import CapturedVariant
+from aotcompile.graph.aot import build_aten_graphs
+from aotcompile.graph.aten_source import aten_source
+from aotcompile.graph.errors import UnsupportedGraph
+from aotcompile.graph.record import graph_source
+from aotcompile.graph.types import AtenGraphs
+from aotcompile.ir.nodes import Program
+from aotcompile.ir.text.print import program_text
+from aotcompile.lower.program import lower_graph
+from aotcompile.schedule.print import schedule_text
+from aotcompile.schedule.schedule import make_schedule
+from aotcompile.schedule.types import Schedule
+
+STAGES = ("graph", "aten", "ir", "schedule", "cpp", "triton", "wrapper", "guards", "plan")
+PLAN_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class BuiltVariant:
+    """A variant as text. ``stages``: stage name -> text, for `show`; ``kernels``: what is to be compiled, None where nothing is."""
+
+    variant: CapturedVariant
+    texts: dict[str, str]
+    kernels: KernelSource | None
+    kernel_count: int
+    library_count: int
+    stages: dict[str, str] = field(default_factory=dict)
+    graphs: AtenGraphs | None = None
+
+
+def build_variant(variant: CapturedVariant, *, backend: str, language: str = "cpp") -> BuiltVariant | Diagnostic:
+    """All texts of a variant. A Diagnostic says why this situation stays eager."""
+    training = any(variant.output_requires_grad)
+    texts = {"graph.py": graph_source(variant)}
+    if backend != "native" and backend != "aot_eager":
+        return _finish(variant, texts, {}, None, None, training, backend)
+    try:
+        graphs = build_aten_graphs(variant, training=training)
+    except UnsupportedGraph as unsupported:
+        return unsupported.diagnostics[0]
+    variant = replace(variant, guards=(*variant.guards, *graphs.guards))
+    modules = {"forward": graphs.forward, "backward": graphs.backward} if training else {"inference": graphs.forward}
+    programs: dict[str, Program] = {}
+    for name, module in modules.items():
+        if module is not None:
+            texts["backward.py" if name == "backward" else "forward.py"] = aten_source(module, name)
+            programs[name] = lower_graph(module, name=name, library_only=backend == "aot_eager")
+    schedules = {name: make_schedule(program, backend="cpp" if language == "cpp" else "triton") for name, program in programs.items()}
+    kernels = _kernels(schedules, language)
+    stages = {"ir": "\n".join(map(program_text, programs.values())), "schedule": "\n".join(map(schedule_text, schedules.values()))}
+    plans = {name: plan_graph(schedule) for name, schedule in schedules.items()}
+    return replace(_finish(variant, texts, plans, kernels, graphs, training, backend), stages=stages)
+
+
+def _kernels(schedules: dict[str, Schedule], language: str) -> KernelSource | None:
+    if language == "cpp":
+        source = generate_cpp(list(schedules.values()))
+    else:
+        from aotcompile.codegen.triton.source import generate_triton
+
+        source = generate_triton(list(schedules.values()))
+    return source if source.kernels else None
+
+
+def _finish(variant: CapturedVariant, texts: dict[str, str], plans: dict[str, PlanGraph], kernels: KernelSource | None, graphs: AtenGraphs | None,
+            training: bool, backend: str) -> BuiltVariant:
+    texts["guards.py"] = guards_source(variant.guards, variant.region)
+    texts["wrapper.py"] = wrapper_source(variant, plans)
+    if kernels is not None:
+        texts["kernels.cpp" if kernels.language == "cpp" else "kernels.py"] = kernels.text
+    texts["plan.json"] = plan_text(variant, plans, graphs, training, backend)
+    steps = [step for plan in plans.values() for step in plan.steps]
+    return BuiltVariant(variant, texts, kernels, sum(isinstance(s, PlanKernel) for s in steps), sum(isinstance(s, PlanCall) for s in steps),
+                        graphs=graphs)
+
+
+def plan_text(variant: CapturedVariant, plans: dict[str, PlanGraph], graphs: AtenGraphs | None, training: bool, backend: str) -> str:
+    """plan.json. Lists one entry per line, so that a diff can be read."""
+    data: dict[str, Any] = {
+        "schema": PLAN_SCHEMA,
+        "region": variant.region,
+        "backend": backend,
+        "inputs": [{"name": i.name, "kind": i.kind, "path": i.path.as_json(), "facts": i.facts.as_json() if i.facts else None, "number": i.number,
+                    "mutated": i.mutated} for i in variant.inputs],
+        "symbols": [[s.name, s.input, s.dimension] for s in variant.symbols],
+        "guards": [guard.as_json() for guard in variant.guards],
+        "fetches": [path.as_json() for path in variant.fetches],
+        "result": list(variant.result) if isinstance(variant.result, tuple) else variant.result,
+        "grad_enabled": variant.grad_enabled,
+        "training": training,
+        "output_requires_grad": list(variant.output_requires_grad),
+        "graphs": {name: as_json(plan) for name, plan in plans.items()},
+        "saved": [[s.index, s.kind] for s in graphs.saved] if graphs else [],
+        "tangents": list(graphs.tangents) if graphs else [],
+        "output_count": graphs.output_count if graphs else len(variant.output_requires_grad),
+    }
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in data.items()) + "\n}\n"
+
+
+def _lines(value: Any, depth: int = 0) -> str:
+    if depth < 3 and value and isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value):
+        return "[\n" + ",\n".join(_lines(v, depth + 1) for v in value) + "\n]"
+    if depth < 3 and value and isinstance(value, dict) and any(isinstance(v, (dict, list)) and v for v in value.values()) and depth < 2:
+        return "{\n" + ",\n".join(f"{json.dumps(k)}: {_lines(v, depth + 1)}" for k, v in value.items()) + "\n}"
+    return json.dumps(value, ensure_ascii=True)

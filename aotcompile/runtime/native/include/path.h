@@ -1,0 +1,82 @@
+// Access paths: following them from a region's arguments, globals, closure and sys.modules.
+//
+// All paths of a variant form one tree, so that a common prefix (`self.layers[3]`) is followed once per check:
+//
+//     node 0  argument 0                     self
+//     node 1  dictionary(0, "_modules")      self.__dict__["_modules"]
+//     node 2  item(1, "layers")              self.__dict__["_modules"]["layers"]
+//
+// A node's parent has a smaller number; following the nodes in order fills `Frame::slots`.
+#pragma once
+
+#include "object.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace aotcompile {
+
+// One check in progress: the arguments (borrowed), the values reached so far (owned) and the size symbols bound so far.
+struct Frame {
+  Frame(PyObject* const* arguments, Py_ssize_t argument_count) : arguments(arguments), argument_count(argument_count) {}
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+  ~Frame() { reset(); }
+  void reset() {
+    for (PyObject* value : slots) Py_DECREF(value);
+    slots.clear();
+  }
+
+  PyObject* const* arguments;
+  Py_ssize_t argument_count;
+  c10::SmallVector<PyObject*, 48> slots;
+  c10::SmallVector<int64_t, 16> symbols;
+};
+
+// What the Python side hands every constructor; see PROTOCOL.md.
+struct Context {
+  explicit Context(PyObject* dict);
+  std::string remap(const std::string& module) const;  // "mypkg.sub" -> "generated.mypkg.sub"
+
+  Ref dict;                             // the whole of it
+  std::vector<std::string> parameters;  // names of the region's arguments
+  Ref globals, builtins, closure;       // dict, dict, dict of cells
+  std::string package, import_name;
+};
+
+class PathTree {
+ public:
+  // The node of a path given as JSON `[[root kind, name], [[step, part...], ...]]`. Throws NotImplementedError for an unknown step.
+  int add(PyObject* path, const Context& context);
+  size_t size() const { return nodes_.size(); }
+
+  // Follows node number `frame.slots.size()` and appends its value. False: the value cannot be reached (no exception is left set).
+  bool follow_next(Frame& frame, const Context& context) const;
+  int traverse(visitproc visit, void* arg) const;
+
+ private:
+  enum class Kind { Argument, Closure, Global, Module, Attribute, Dictionary, Item, Type, Keys, Cell, ContextVariable };
+  struct Node {
+    Kind kind;
+    int parent;
+    Py_ssize_t index;  // argument number, cell number, or item index (-1: not an index)
+    Ref key;           // name or item key
+    std::string text;  // the step's repr: equal steps are shared
+  };
+
+  int insert(Node node);
+  Node root_node(PyObject* root, const Context& context) const;
+  Node step_node(PyObject* step, int parent) const;
+  PyObject* follow(const Node& node, const Frame& frame, const Context& context) const;
+
+  std::vector<Node> nodes_;
+  std::map<std::pair<int, std::string>, int> index_;  // (parent, text) -> node
+};
+
+// A path part or a key from JSON: {"tuple": [...]} is a tuple, everything else is itself.
+Ref decode_part(PyObject* part);
+
+}  // namespace aotcompile

@@ -1,0 +1,13 @@
+// The whole extension as one translation unit: torch's headers are read once. (Each file also compiles on its own.)
+#include "ambient.cpp"
+#include "bridge.cpp"
+#include "constant.cpp"
+#include "expression.cpp"
+#include "graph.cpp"
+#include "guard.cpp"
+#include "library_call.cpp"
+#include "module.cpp"
+#include "object.cpp"
+#include "path.cpp"
+#include "stub.cpp"
+#include "tensor_guard.cpp"

@@ -1,0 +1,343 @@
+"""Loading of ``aotcompile.compile`` results: the same kind of thing as the original, living in the original's globals and closure cells.
+
+    def make(k):                              the split function's text           what `load_compiled` makes of it
+        def f(x):
+            y = x * k                         def _r0_eager(x): ...               code objects of both functions, compiled once;
+            print(y.sum())                    def f(x):                           FunctionType(code of f, globals of the original,
+            return y + 1                          y = _r0(x)                          closure: the original's cell of k, and new
+        return f                                  print(y.sum())                      cells for _r0, _r1)
+                                                  return _r1(y)
+
+``_call_<N>(callable)`` in such a text gives the split twin of ``callable`` where it has one, and ``callable`` itself where it has none, has been
+replaced or has hooks. Nothing of the user's is changed: no attribute, no global, no method.
+"""
+from __future__ import annotations
+
+import ast
+import copy
+import copyreg
+import functools
+import hashlib
+import linecache
+import os
+import weakref
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, Mapping, Sequence
+
+import torch
+
+from aotcompile.runtime import digest, reporting
+from aotcompile.runtime.twins.bytecode_twin import code_objects
+from aotcompile.runtime.guards import ORIGINAL_CLASS
+from aotcompile.runtime.loader import Package, Refused, make_region
+from aotcompile.runtime.state import calls_forward_only
+
+
+@dataclass(frozen=True)
+class SplitFunction:
+    """A function after splitting, as the runtime needs it. ``text`` defines the eager bodies and, last, the rewritten function.
+
+    ``regions``: region name ("Net.forward:r0") -> (stub name "_r0", eager body's name "_r0_eager"); ``calls``: the numbers N of its ``_call_<N>``;
+    ``digest``: of the original's code (`digest.code_digest`); ``bytecode``: ``text`` is that of a function split in its bytecode."""
+
+    module: str
+    qualname: str
+    text: str
+    regions: Mapping[str, tuple[str, str]]
+    calls: Sequence[int]
+    digest: str
+    bytecode: bool = False
+
+
+@dataclass(frozen=True)
+class BreakRecord:
+    """A graph break of a compiled function: code ("AOT201"), file and line of the user, and why."""
+
+    code: str
+    file: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Info:
+    """What is known about a compiled function or module. ``out``: the folder with everything that was generated."""
+
+    out: str
+    breaks: tuple[BreakRecord, ...]
+    _compiled: "_Compiled"
+
+    def report(self) -> reporting.Report:
+        """The regions of this function or module and of the callees that were split with it."""
+        return self._compiled.report()
+
+
+class _Code:
+    """The code objects of one split function. Raises ValueError if the text has a free variable that the original has not."""
+
+    def __init__(self, split: SplitFunction, original: CodeType) -> None:
+        self.stubs = {stub: (region, eager) for region, (stub, eager) in split.regions.items()}
+        self.calls = [f"_call_{number}" for number in split.calls]
+        self.original = original
+        self.helpers: dict[str, Any] = {}
+        if split.bytecode:
+            codes = code_objects(split.text, original)
+            self.eager, self.function = {eager: codes[eager] for _, eager in split.regions.values()}, codes[""]
+            self._check_free_variables(split)
+            return
+        tree = ast.parse(split.text)
+        eager_names = {eager for _, eager in split.regions.values()}
+        definitions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        name = [node.name for node in definitions if node.name not in eager_names][-1]
+        # What else the text defines (a marker class for variables without a value) is made once and reached through cells, like the stubs.
+        helpers = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        exec(compile(ast.Module(helpers, []), "<aotcompile helpers>", "exec", dont_inherit=True), self.helpers)
+        del self.helpers["__builtins__"]
+        tree.body = [node for node in tree.body if node not in helpers]
+        parameters = list(dict.fromkeys([*original.co_freevars, *self.stubs, *self.calls, *self.helpers]))
+        factory = ast.parse(f"def factory({', '.join(parameters)}):\n    pass")
+        holder = factory.body[0]
+        assert isinstance(holder, ast.FunctionDef)
+        holder.body = tree.body
+        fingerprint = hashlib.sha256(split.text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        file = f"<aotcompile {split.module}:{split.qualname} {fingerprint}>"
+        module = compile(factory, file, "exec", dont_inherit=True, flags=original.co_flags & _FUTURE_FLAGS)
+        linecache.cache[file] = (len(split.text), None, split.text.splitlines(keepends=True), file)
+        inside = {code.co_name: code for code in _codes(next(code for code in _codes(module) if code.co_name == "factory"))}
+        self.eager = {eager: _named(inside[eager], eager) for eager in eager_names}
+        self.function = _named(inside[name], original.co_qualname, original.co_name)
+        self._check_free_variables(split)
+
+    def _check_free_variables(self, split: SplitFunction) -> None:
+        known = {*self.original.co_freevars, *self.stubs, *self.calls, *self.helpers}
+        missing = [name for code in (self.function, *self.eager.values()) for name in code.co_freevars if name not in known]
+        if missing:
+            raise ValueError(f"free variable {missing[0]} is unknown to {split.qualname}")
+
+
+_FUTURE_FLAGS = 0x1000000 | 0x800000 | 0x400000                  # annotations, generator_stop, barry_as_FLUFL (compile's flags; PyCF and CO agree)
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _named(code: CodeType, qualname: str, name: str | None = None) -> CodeType:
+    return code.replace(co_qualname=qualname, co_name=name or code.co_name)
+
+
+class _Compiled:
+    """Everything behind one result of `load_compiled`."""
+
+    def __init__(self, package: Package, functions: Sequence[SplitFunction]) -> None:
+        self.package = package
+        self.splits = {(split.module, split.qualname): split for split in functions}
+        self.codes: dict[SplitFunctionKey, _Code] = {}
+        self.twins: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, FunctionType | None]] = weakref.WeakKeyDictionary()
+        self.counters: dict[tuple[str, str], reporting.Counters] = {}
+
+    # ---- functions ----------------------------------------------------------------------------------------------------------------------
+
+    def twin(self, function: FunctionType) -> FunctionType | None:
+        """The split twin of a function; None where it has none (another function, or its code has been replaced)."""
+        known = self.twins.get(function)
+        if known is None or known[0] is not function.__code__:
+            known = self.twins[function] = (function.__code__, self._make_twin(function))
+        twin = known[1]
+        if twin is not None:
+            if twin.__defaults__ is not function.__defaults__:
+                twin.__defaults__ = function.__defaults__
+            if twin.__kwdefaults__ is not function.__kwdefaults__:
+                twin.__kwdefaults__ = function.__kwdefaults__
+        return twin
+
+    def _make_twin(self, function: FunctionType) -> FunctionType | None:
+        key = (function.__module__ or "", function.__qualname__)        # no module: made by exec
+        split = self.splits.get(key)
+        if split is None or digest.DIGEST_ATTRIBUTE in function.__dict__ or not digest.same_digest(split.digest, function):
+            return None
+        code = self.codes.get(key)
+        if code is None:
+            try:
+                code = self.codes[key] = _Code(split, function.__code__)
+            except (ValueError, SyntaxError) as error:
+                reporting.refuse(f"{self.package.folder}:{key}",
+                                 f"AOT606 the split source of {key[0]}:{key[1]} cannot be used: {error}. It runs eagerly.")
+                return None
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        cells.update({name: CellType(value) for name, value in code.helpers.items()})
+        for name in code.calls:
+            cells[name] = CellType(_Call(self))
+        for stub, (region, eager_name) in code.stubs.items():
+            eager_code = code.eager[eager_name]
+            eager = FunctionType(eager_code, function.__globals__, eager_name, None, _closure(eager_code, cells))
+            eager.__module__ = function.__module__
+            counters = self.counters.setdefault((split.module, region), reporting.Counters())
+            cells[stub] = CellType(make_region(self.package, split.module, region, eager, counters))
+        twin = FunctionType(code.function, function.__globals__, function.__name__, function.__defaults__, _closure(code.function, cells))
+        twin.__kwdefaults__ = function.__kwdefaults__
+        functools.update_wrapper(twin, function)
+        del twin.__wrapped__                                     # type: ignore[attr-defined]
+        twin.__dict__[digest.DIGEST_ATTRIBUTE] = split.digest
+        return twin
+
+    def direct(self, function: Any) -> Any:
+        """What to call in place of ``function``."""
+        kind = type(function)
+        if kind is FunctionType:
+            return self.twin(function) or function
+        if kind is MethodType:
+            twin = self.twin(function.__func__) if type(function.__func__) is FunctionType else None
+            return function if twin is None else MethodType(twin, function.__self__)
+        if isinstance(function, torch.nn.Module) and calls_forward_only(function) and "forward" not in function.__dict__:
+            forward = getattr(kind, "forward", None)
+            twin = self.twin(forward) if type(forward) is FunctionType else None
+            return function if twin is None else MethodType(twin, function)
+        return function
+
+    def report(self) -> reporting.Report:
+        records = [counters.record(region, module) for (module, region), counters in self.counters.items()]
+        for (module, _), split in self.splits.items():
+            records += [reporting.Counters().record(region, module) for region in split.regions if (module, region) not in self.counters]
+        order = [(split.module, region) for split in self.splits.values() for region in split.regions]
+        return reporting.Report(tuple(sorted((self._eager(record) for record in records), key=lambda r: order.index((r.module, r.name)))))
+
+    def _eager(self, record: reporting.RegionRecord) -> reporting.RegionRecord:
+        """With ``eager`` also for a region that was never called and has no variant in the manifest."""
+        try:
+            built = bool(self.package.variants_of(record.module, record.name))
+        except Refused:
+            built = False
+        return record if built or record.eager else reporting.eager_record(record)
+
+
+SplitFunctionKey = tuple[str, str]
+
+
+class _Call:
+    """The value of ``_call_<N>``."""
+
+    __aotcompile_stub__ = True
+
+    def __init__(self, compiled: _Compiled) -> None:
+        self._direct = compiled.direct
+
+    def __call__(self, function: Any) -> Any:
+        return self._direct(function)
+
+
+def _closure(code: CodeType, cells: Mapping[str, CellType]) -> tuple[CellType, ...]:
+    return tuple(cells[name] for name in code.co_freevars)
+
+
+# ---- modules and other callables ----------------------------------------------------------------------------------------------------------
+
+class _Quiet:
+    """First base of a twin's class: keeps the user's ``__init_subclass__`` from seeing (registering, refusing) a class of ours."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        return None
+
+
+def _object_twin(compiled: _Compiled, original: Any, method: str) -> Any:
+    """An object of a subclass of the original's class that shares its ``__dict__`` and whose ``method`` calls the split twin with the original
+    as self.
+
+    Copies and pickles of it are those of the original."""
+    cls = type(original)
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return compiled.direct(getattr(original, method))(*arguments, **keywords)
+
+    @functools.wraps(getattr(cls, method))
+    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        return call(self, *arguments, **keywords)
+
+    def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(original, memo)
+
+    def reduce(self: Any, protocol: Any) -> Any:
+        found = original.__reduce_ex__(protocol)
+        if isinstance(found, tuple) and found[0] is copyreg.__newobj__:   # type: ignore[attr-defined]
+            # pickle wants the class of __newobj__ to be that of the object at hand, which ours is not.
+            return (cls.__new__, *found[1:])
+        return found
+
+    members: dict[str, Any] = {
+        method: forward, ORIGINAL_CLASS: cls, "__deepcopy__": deepcopy, "__copy__": lambda self: copy.copy(original),
+        "__reduce_ex__": reduce, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__}
+    metaclass: Any = type(cls)
+    twin_class = metaclass(cls.__name__, (_Quiet, cls), members)
+    twin = object.__new__(twin_class)
+    object.__setattr__(twin, "__dict__", original.__dict__)
+    return twin
+
+
+# ---- the public side ----------------------------------------------------------------------------------------------------------------------
+
+_INFOS: weakref.WeakKeyDictionary[Any, Info] = weakref.WeakKeyDictionary()
+
+
+def load_compiled(target: Any, *, folder: str, functions: Sequence[SplitFunction], out: str | None = None) -> Any:
+    """The compiled form of ``target``: a function for a function, a method for a method, an object of (a subclass of) its class for a module or
+    another object.
+
+    folder: the generated package (it holds manifest.json). functions: the split ones, with the entry. out: what `Info.out` says, ``folder``
+    if left out. A function without a twin (nothing of it was compiled) is returned as a copy that runs as it is."""
+    package = Package(os.path.abspath(folder))                   # not package_at: the folder may have been written anew since
+    compiled = _Compiled(package, functions)
+    try:
+        breaks = tuple(BreakRecord(b["code"], b["file"], b["line"], b["reason"]) for b in package.manifest().get("breaks", ()))
+    except Refused:
+        breaks = ()
+    result, key = _twin_of(compiled, target)
+    _INFOS[key] = Info(out or folder, breaks, compiled)
+    return result
+
+
+def _twin_of(compiled: _Compiled, target: Any) -> tuple[Any, Any]:
+    """The compiled form, and the object that `info` finds it by."""
+    if isinstance(target, functools.partial):
+        inner, key = _twin_of(compiled, target.func)
+        return functools.partial(inner, *target.args, **target.keywords), key
+    if isinstance(target, MethodType) and isinstance(target.__func__, FunctionType):
+        function, key = _twin_of(compiled, target.__func__)
+        return MethodType(function, target.__self__), key
+    if isinstance(target, FunctionType):
+        twin = compiled.twin(target)
+        if twin is None:
+            twin = FunctionType(target.__code__, target.__globals__, target.__name__, target.__defaults__, target.__closure__)
+            twin.__kwdefaults__ = target.__kwdefaults__
+            wrapped = target.__dict__.get("__wrapped__")
+            functools.update_wrapper(twin, target)
+            twin.__dict__.pop("__wrapped__", None)
+            if wrapped is not None:
+                twin.__dict__["__wrapped__"] = wrapped
+        return twin, twin
+    if isinstance(target, torch.nn.Module):
+        twin_object = _object_twin(compiled, target, "forward")
+        return twin_object, twin_object
+    if hasattr(target, "__dict__") and not isinstance(target, type) and callable(target):
+        twin_object = _object_twin(compiled, target, "__call__")
+        return twin_object, twin_object
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return target(*arguments, **keywords)
+    return call, call
+
+
+def info(compiled: Any) -> Info:
+    """What is known about a result of ``aotcompile.compile``. Raises TypeError for anything else."""
+    key = compiled
+    while isinstance(key, functools.partial):
+        key = key.func
+    if isinstance(key, MethodType):
+        key = key.__func__
+    try:
+        return _INFOS[key]
+    except (KeyError, TypeError):
+        raise TypeError(f"{type(compiled).__name__} object was not made by aotcompile.compile") from None

@@ -1,0 +1,318 @@
+"""What the coverage lists share: a case, one run of it in a child process, and the table of results.
+
+A case is built eagerly and compiled from equal copies under the same seed; results, gradients and what the call left in the arguments are compared. A
+child that dies, hangs or cannot build is a failed case, never a failed list.
+"""
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Case:
+    """``make`` gives (callable, arguments, keywords); ``training`` also compares the gradients of all parameters and leaf arguments."""
+
+    name: str
+    make: Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
+    training: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    tolerance: tuple[float, float] | None = None          # (relative, absolute); None: the dtype's defaults
+    compare_breaks: bool = False                          # also count the breaks that torch.compile has on the same call
+
+
+@dataclass
+class Outcome:
+    """``kind``: "equal", "differs", "build" (no build), "raises", "timeout" or "died". ``missed``: regions with a variant but without a hit."""
+
+    name: str
+    kind: str
+    detail: str = ""
+    regions: int = 0
+    hit: int = 0
+    missed: int = 0
+    eager: int = 0
+    breaks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    build_seconds: float = 0.0
+    peer_breaks: int | None = None
+
+    @property
+    def all_hit(self) -> bool:
+        return self.kind == "equal" and self.hit > 0 and self.hit == self.regions
+
+
+# ---- comparing ----------------------------------------------------------------------------------------------------------------------------
+
+
+def differences(want: Any, got: Any, tolerance: tuple[float, float] | None, path: str = "result") -> str:
+    """"" where ``got`` equals ``want``, else the first difference."""
+    if isinstance(want, torch.Tensor):
+        return _tensor_difference(want, got, tolerance, path)
+    if type(want) is not type(got) and type(want).__qualname__ != type(got).__qualname__:
+        return f"{path}: a {type(got).__name__}, eager a {type(want).__name__}"
+    if isinstance(want, dict):
+        if list(want) != list(got):
+            return f"{path}: keys {list(got)}, eager {list(want)}"
+        return next((d for k in want if (d := differences(want[k], got[k], tolerance, f"{path}[{k!r}]"))), "")
+    if isinstance(want, (list, tuple)):
+        if len(want) != len(got):
+            return f"{path}: {len(got)} items, eager {len(want)}"
+        return next((d for k, (a, b) in enumerate(zip(want, got)) if (d := differences(a, b, tolerance, f"{path}[{k}]"))), "")
+    if isinstance(want, float):
+        return "" if want == got or (want != want and got != got) or abs(want - got) <= 1e-5 * max(1.0, abs(want)) else f"{path}: {got}, eager {want}"
+    if hasattr(want, "__dict__") and not isinstance(want, (type, torch.nn.Module)) and not callable(want):
+        return differences(vars(want), vars(got), tolerance, f"{path}.__dict__")
+    return "" if want is got or _equal(want, got) else f"{path}: {got!r}, eager {want!r}"[:300]
+
+
+def _equal(want: Any, got: Any) -> bool:
+    try:
+        return bool(want == got) or repr(want) == repr(got)
+    except (TypeError, ValueError, RuntimeError):
+        return repr(want) == repr(got)
+
+
+def _tensor_difference(want: torch.Tensor, got: Any, tolerance: tuple[float, float] | None, path: str) -> str:
+    if type(want) is not type(got):
+        return f"{path}: a {type(got).__name__}, eager a {type(want).__name__}"
+    for fact in ("dtype", "shape", "device", "requires_grad", "layout"):
+        if getattr(want, fact) != getattr(got, fact):
+            return f"{path}: {fact} {getattr(got, fact)}, eager {getattr(want, fact)}"
+    keywords = {} if tolerance is None else {"rtol": tolerance[0], "atol": tolerance[1]}
+    try:
+        torch.testing.assert_close(got.detach(), want.detach(), equal_nan=True, **keywords)
+    except AssertionError as error:
+        return f"{path}: " + " ".join(str(error).split())
+    return ""
+
+
+# ---- one case -----------------------------------------------------------------------------------------------------------------------------
+
+
+def copied(made: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Copies that share nothing with the original (tensors that were computed lose their history)."""
+    def plain(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and not value.is_leaf:
+            return value.detach().clone().requires_grad_(value.requires_grad)
+        if type(value) in (tuple, list):
+            return type(value)(map(plain, value))
+        if type(value) is dict:
+            return {key: plain(item) for key, item in value.items()}
+        own = isinstance(value, (torch.Tensor, torch.nn.Module)) or hasattr(value, "__dict__") and not callable(value)
+        return copy.deepcopy(value) if own else value
+
+    target, arguments, keywords = made
+    return plain(target), plain(arguments), plain(keywords)
+
+
+def leaves(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for item in value.values() for t in leaves(item)]
+    if isinstance(value, (tuple, list)):
+        return [t for item in value for t in leaves(item)]
+    return []
+
+
+def called(function: Any, owner: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], training: bool) -> dict[str, Any]:
+    """What one call gives: the result or the exception, gradients, and the arguments and buffers afterwards."""
+    torch.manual_seed(1)
+    found: dict[str, Any] = {}
+    try:
+        result = function(*arguments, **keywords)
+    except Exception as error:      # noqa: BLE001 - which exception it is gets compared
+        found["exception"] = f"{type(error).__name__}"
+        found["_trace"] = traceback.format_exc()
+        return found
+    found["result"] = result
+    if training:
+        outputs = [t for t in leaves(result) if t.requires_grad and (t.is_floating_point() or t.is_complex())]
+        if outputs:
+            total = sum((t.abs() if t.is_complex() else t).float().mul(torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape)).sum() for t in outputs)
+            total.backward()
+        owners = list(owner.parameters()) if isinstance(owner, torch.nn.Module) else []
+        found["gradients"] = [t.grad for t in (*owners, *leaves(arguments), *leaves(keywords)) if t.is_leaf]
+    found["arguments"] = [t.detach() for t in leaves(arguments)]
+    found["buffers"] = {name: b.detach() for name, b in owner.named_buffers()} if isinstance(owner, torch.nn.Module) else {}
+    return found
+
+
+def run_case(case: Case, backend: str, peer: bool) -> Outcome:
+    import aotcompile
+
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    made = case.make()
+    target, arguments, keywords = copied(made)
+    want = called(target, target, arguments, keywords, case.training)
+    owner, arguments, keywords = copied(made)
+    _, example, example_keywords = copied(made)
+    outcome = Outcome(case.name, "equal")
+    start = time.perf_counter()
+    try:
+        compiled = aotcompile.compile(owner, example_inputs=(example, example_keywords), backend=backend, **case.options)
+    except Exception as error:      # noqa: BLE001 - whatever a build raises is this case's outcome
+        outcome.kind, outcome.detail = "build", f"{type(error).__name__}: {error}"
+        outcome.notes = [traceback.format_exc()]
+        return outcome
+    outcome.build_seconds = time.perf_counter() - start
+    got = called(compiled, owner, arguments, keywords, case.training)
+    trace, want_trace = got.pop("_trace", ""), want.pop("_trace", "")
+    if "exception" in got and want.get("exception") != got["exception"]:
+        outcome.kind, outcome.detail = "raises", trace.strip().splitlines()[-1]
+        outcome.notes = [trace]
+    else:
+        outcome.detail = differences(want, got, case.tolerance, "call")
+        outcome.kind = "differs" if outcome.detail else "equal"
+        if not outcome.detail and want_trace:
+            outcome.detail = "both raise " + want["exception"]
+    _regions(outcome, aotcompile.info(compiled))
+    if peer and case.compare_breaks:
+        outcome.peer_breaks = _peer_breaks(copied(made))
+    return outcome
+
+
+def _regions(outcome: Outcome, info: Any) -> None:
+    for region in info.report().regions:
+        outcome.regions += 1
+        outcome.hit += region.hits > 0
+        outcome.eager += region.eager
+        outcome.missed += not region.eager and not region.hits and region.calls > 0
+        if region.last_miss or region.reason:
+            outcome.notes.append(f"{region.name}: {region.last_miss or region.reason}")
+    outcome.breaks = [f"{b.code} {b.file}:{b.line} {b.reason}" for b in info.breaks]
+    manifest = os.path.join(info.out, "manifest.json")
+    if os.path.exists(manifest):
+        import json
+        with open(manifest, encoding="utf-8") as file:
+            outcome.notes += [str(note) for note in json.load(file).get("eager", [])]
+
+
+def _peer_breaks(made: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> int | None:
+    """The breaks that torch.compile reports for the same call."""
+    import torch._dynamo
+
+    target, arguments, keywords = made
+    try:
+        return int(torch._dynamo.explain(target)(*arguments, **keywords).graph_break_count)
+    except Exception:               # noqa: BLE001 - the peer may fail in any way: no number then
+        return None
+
+
+# ---- child processes ----------------------------------------------------------------------------------------------------------------------
+
+
+def in_child(case: Case, backend: str, peer: bool, timeout: float, quiet: bool = True) -> Outcome:
+    """`run_case` in a forked child."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        _child(case, backend, peer, reader, writer, quiet)
+    os.close(writer)
+    data, end = b"", time.monotonic() + timeout
+    timed_out = False
+    with os.fdopen(reader, "rb") as stream:
+        while True:
+            ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                timed_out = True
+                os.killpg(child, signal.SIGKILL)
+                break
+            piece = os.read(stream.fileno(), 1 << 16)
+            if not piece:
+                break
+            data += piece
+    _, status = os.waitpid(child, 0)
+    if timed_out:
+        return Outcome(case.name, "timeout", f"no end after {timeout:.0f} s")
+    if not data:
+        return Outcome(case.name, "died", f"exit status {status}")
+    outcome: Outcome = pickle.loads(data)
+    return outcome
+
+
+def _child(case: Case, backend: str, peer: bool, reader: int, writer: int, quiet: bool) -> None:
+    """Never returns."""
+    os.setpgid(0, 0)
+    os.close(reader)
+    if quiet:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+    try:
+        outcome = run_case(case, backend, peer)
+    except BaseException as error:  # noqa: BLE001 - the child reports it
+        outcome = Outcome(case.name, "died", f"{type(error).__name__}: {error}", notes=[traceback.format_exc()])
+    with os.fdopen(writer, "wb") as stream:
+        stream.write(pickle.dumps(outcome))
+        stream.flush()
+    import atexit
+
+    atexit._run_exitfuncs()
+    os._exit(0)
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def line_of(outcome: Outcome, verbose: bool) -> str:
+    mark = "ok  " if outcome.kind == "equal" else "FAIL"
+    peer = "" if outcome.peer_breaks is None else f"/{outcome.peer_breaks}"
+    text = f"{mark} {outcome.name:44} {outcome.kind:8} regions {outcome.hit}/{outcome.regions} breaks {len(outcome.breaks)}{peer} "
+    text += f"build {outcome.build_seconds:5.1f} s  "
+    text += outcome.detail[:400 if outcome.kind != "equal" else 60]
+    if verbose:
+        text += "".join(f"\n      {line}" for line in (*outcome.breaks, *outcome.notes))
+    return text
+
+
+def totals(name: str, outcomes: Sequence[Outcome]) -> str:
+    kinds = {kind: sum(o.kind == kind for o in outcomes) for kind in ("equal", "differs", "raises", "build", "timeout", "died")}
+    bad = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count and kind != "equal")
+    peers = [o for o in outcomes if o.peer_breaks is not None]
+    peer = f", torch.compile {sum(o.peer_breaks or 0 for o in peers)} breaks on {len(peers)}" if peers else ""
+    failed = f" ({bad})" if bad else ""
+    return (f"{name}: {kinds['equal']} of {len(outcomes)} equal{failed}, {sum(o.all_hit for o in outcomes)} with a hit in every region, "
+            f"{sum(o.missed for o in outcomes)} regions missed, {sum(o.eager for o in outcomes)} eager, "
+            f"{sum(len(o.breaks) for o in outcomes)} breaks{peer}, "
+            f"build {sum(o.build_seconds for o in outcomes):.0f} s")
+
+
+def run_list(name: str, cases: Sequence[Case], options: argparse.Namespace) -> list[Outcome]:
+    """Run the cases that match ``-k`` and print a line for each and the totals."""
+    outcomes = []
+    for case in cases:
+        if options.k and not any(word in case.name for word in options.k.split(",")):
+            continue
+        outcome = in_child(case, options.backend, options.peer, options.timeout, not options.show)
+        outcomes.append(outcome)
+        print(line_of(outcome, options.v), flush=True)
+    print(totals(name, outcomes), flush=True)
+    return outcomes
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--backend", default="native", help="native, aot_eager or eager")
+    made.add_argument("-k", default="", help="only cases whose name holds one of these words (comma-separated)")
+    made.add_argument("--timeout", type=float, default=300.0, help="seconds per case")
+    made.add_argument("--peer", action="store_true", help="also count torch.compile's breaks, where the list compares them")
+    made.add_argument("--show", action="store_true", help="let the children print")
+    made.add_argument("-v", action="store_true", help="breaks, misses and what stays eager")
+    return made

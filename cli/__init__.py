@@ -1,0 +1,1 @@
+"""The command line. Installs as ``aotcompile.cli`` (see ``[tool.setuptools]`` in pyproject.toml); modules here import one another relatively."""

@@ -1,0 +1,7 @@
+"""Makes `codegen_running` (its builder of programs) importable."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "codegen"))
