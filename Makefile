@@ -1,6 +1,7 @@
 # Every target sets itself up from a fresh clone: a virtual environment in .venv, torch, and this project with its build and dev extras.
 #   make demo     build an example package and run it eagerly and from generated code
 #   make test     the test suite
+#   make generated  rebuild the committed example in generated/
 #   make lint types imports cases
 # PYTHON, VENV and TORCH may be set: make test PYTHON=python3.12 TORCH="torch>=2.11,<2.15"
 
@@ -12,7 +13,7 @@ READY  := $(VENV)/.ready
 JOBS   ?= 2
 CASES  ?= ../shared/cases
 
-.PHONY: setup demo test lint types imports check cases clean
+.PHONY: setup demo generated test lint types imports check cases clean
 
 setup: $(READY)
 
@@ -25,6 +26,11 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
+
+# The committed build of examples/signal. For every x86-64 machine; without the extension of one torch and CPython, so that it is small and portable.
+generated: $(READY)
+	cd examples/signal && $(abspath $(BIN))/python -m aotcompile.cli build spectra --out ../../generated \
+		--target cpu --target cpu:x86-64-v3 --target cpu:x86-64-v4 --no-host
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(JOBS) tests

@@ -37,6 +37,7 @@ class Options:
     training: None builds training variants where something requires grad. jobs: parallel builds, 0 for one per core.
     select/exclude: patterns over ``module:qualname`` as in fnmatch.
     run: the rewritten code may be run once with the example inputs, in a child process. signatures: file of recorded signatures.
+    host: the native runtime extension for this torch and CPython goes into the package; without it its Python twin runs everything.
     """
 
     packages: tuple[str, ...] = ()
@@ -50,6 +51,7 @@ class Options:
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     run: bool = True
+    host: bool = True
     signatures: str = "aotcompile-signatures.toml"
 
     def output_json(self) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def _check(name: str, value: Any, place: str, file: str | None) -> Any:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             wrong("a whole number from 0")
         return value
-    if name in ("fullgraph", "run") or (name == "training" and value is not None):
+    if name in ("fullgraph", "run", "host") or (name == "training" and value is not None):
         if not isinstance(value, bool):
             wrong("true or false")
         return value

@@ -129,6 +129,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--select", action="append", metavar="PAT", help="only entries that match, as module:qualname; repeatable")
     group.add_argument("--exclude", action="append", metavar="PAT", help="not the entries that match; repeatable")
     group.add_argument("--no-run", dest="run", action="store_false", default=None, help="never run the package's code with the example inputs")
+    group.add_argument("--no-host", dest="host", action="store_false", default=None,
+                       help="without the native runtime extension for this torch and CPython (its Python twin runs everything)")
     group.add_argument("--signatures", metavar="FILE", help="recorded signatures (default: aotcompile-signatures.toml)")
 
 

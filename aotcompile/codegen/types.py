@@ -50,9 +50,10 @@ class PlanKernel:
 
 @dataclass(frozen=True)
 class PlanCall:
-    """``results = torch.ops.<operator>(*arguments, **keywords)``. Argument forms: {"buffer": name}, {"size": expression text}, {"dtype": "float32"},
-    {"device": "cpu"}, {"layout": "strided"}, {"memory_format": "channels_last"}, {"complex": [re, im]}, {"float": "inf"|"-inf"|"nan"}, lists, and
-    bare JSON constants. ``strides``: declared strides per result (None: not relied on); a result that comes back otherwise is copied to them."""
+    """``results = torch.ops.<operator>(*arguments, **keywords)``. Argument forms: {"buffer": name}, {"number": name} (its one element as a
+    number), {"size": expression text}, {"dtype": "float32"}, {"device": "cpu"}, {"layout": "strided"}, {"memory_format": "channels_last"},
+    {"complex": [re, im]}, {"float": "inf"|"-inf"|"nan"}, lists, and bare JSON constants. ``strides``: declared strides per result (None: not
+    relied on); a result that comes back otherwise is copied to them."""
 
     operator: str
     arguments: tuple[Any, ...]

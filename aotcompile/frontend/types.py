@@ -154,6 +154,7 @@ class CapturedVariant:
     grad_enabled: bool
     output_requires_grad: tuple[bool, ...]
     operator_count: int
+    output_strides: tuple[tuple[int | str, ...], ...] = ()     # of the graph's outputs, as eager has them; a text where symbolic
 
 
 # ---- what the frontend returns ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     function = CapturedFunction(graph_module(variant.nodes), variant.inputs)
     inputs = make_inputs(variant, training=training, running=lambda: function.running)
     partitioner, decompositions = Partitioner(), _decompositions()
-    with torch_state_kept():
+    with torch_state_kept(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         torch.set_grad_enabled(training)
         _enter_captured_state(variant, function.uses_cuda)
         try:
@@ -47,6 +49,11 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
             message = next(iter(str(error).splitlines()), "")
             reason = f"AOTAutograd cannot trace this region: {type(error).__name__}: {message}."
             raise UnsupportedGraph("AOT302", reason, place=function.place) from error
+    for warning in said:
+        # torch only warns where an operator has no derivative for a device (the stand-in); its gradient would be lost.
+        if training and "an autograd kernel was not registered" in str(warning.message):
+            raise UnsupportedGraph("AOT302", f"a derivative is missing: {str(warning.message).partition(':  ')[0].partition('. ')[0]}.",
+                                   place=function.place)
     if any(inputs.environment.deferred_runtime_asserts.values()):
         raise UnsupportedGraph("AOT303", "a number or a tensor's value is used as a size, which eager checks at run time.")
     _check(metadata, variant, training)
@@ -105,6 +112,7 @@ def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphMo
     for graph in graphs:
         _places(graph)
         passes.run(graph)
+    passes.restore_output_strides(forward, variant.output_strides, inputs.mode)
     if backward is not None:
         save_values_before_mutation(forward, output_count)
     names = passes.rename_nodes(forward, [given.name for given in variant.inputs])

@@ -175,9 +175,10 @@ class Compute:
 
 @dataclass(frozen=True)
 class BufferReference:
-    """A buffer as an argument of a `LibraryCall`."""
+    """A buffer as an argument of a `LibraryCall`. ``number``: its one element is given as a Python number (of the number's type promotion)."""
 
     name: str
+    number: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ class LibraryCall:
     """``results = torch.ops.<operator>(*arguments, **keywords)``; operator as ``aten.mm.default``.
 
     ``results`` has one entry per value that the operator returns, in order (a list is flattened): a buffer's name, or None where it is unused, no
-    tensor, or an argument that was written in place. A `BufferReference` where the operator wants a number stands for the buffer's one element.
+    tensor, or an argument that was written in place.
     The result's actual strides are whatever the operator returns; where later loads rely on the buffer's declared strides, the lowering
     has declared the strides that the fake (meta) run gave, and the runtime checks and, if they differ, copies to the declared ones.
     ``mutates`` names buffers the operator writes in place."""

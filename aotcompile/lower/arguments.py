@@ -27,7 +27,7 @@ def library_argument(context: "Context", value: Any) -> Argument:
         tensor = context.temporary("number", value.dtype, (), "cpu", Origin("number"), lambda index: scalar)
         if value.dtype is DType.i64:
             return context.symbols.read(context.symbols.new_symbol(), context, tensor)
-        return BufferReference(context.realize(tensor))
+        return BufferReference(context.realize(tensor), number=True)
     if isinstance(value, (list, tuple)):
         return tuple(library_argument(context, part) for part in value)
     if isinstance(value, torch.dtype):

@@ -86,6 +86,7 @@ class GraphFacts:
         self.views: set[Node] = set()
         self.mutated: set[Node] = set()
         self.dead: set[Node] = set()
+        self.on_gpu = any(isinstance(value := node.meta.get("val"), torch.Tensor) and value.device.type == "cuda" for node in graph.nodes)
         for node in graph.nodes:
             if shares_memory(node) or (node.target is operator.getitem and node.args[0] in self.views):
                 self.views.add(node)
@@ -112,13 +113,16 @@ class GraphFacts:
         )
 
     def is_supported(self, node: Node) -> bool:
-        """Whether our kernels know every element type of the node's operands and results (views are handled whatever the type)."""
+        """Whether our kernels can make the node: element types known, results on the program's own device (views are handled whatever the type)."""
         if node in self.views:
             return True
         values = [operand.meta.get("val") for operand in node.all_input_nodes]
         own = node.meta.get("val")
         values += own if isinstance(own, (list, tuple)) else [own]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        results = own if isinstance(own, (list, tuple)) else [own]
+        if self.on_gpu and any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in results):
+            return False                                     # a program is one kernel language: what it makes on the CPU is torch's to make
         return all(known_dtype(tensor) and type(tensor.layout) is torch.layout and tensor.layout is torch.strided for tensor in tensors)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.ir.dtypes import DType
-from aotcompile.ir.expression import ONE, Integer, Symbol
+from aotcompile.ir.expression import ONE, Integer, Symbol, free_symbols
 from aotcompile.ir.nodes import BufferReference, LibraryCall, Origin, ReadScalar
 from aotcompile.lower.arguments import library_argument
 from aotcompile.lower.graph_facts import mutated_arguments, node_origin, result_users
@@ -55,9 +55,10 @@ def library_call(context: "Context", node: "Node", arguments: tuple[Any, ...], k
     if values is None:
         results = []
     context.emit(LibraryCall(operator_name(node), converted, converted_keywords, tuple(results), writes, (node_origin(node),)))
-    for result, dimensions in zip(results, unbound):
-        if result is not None:
+    for position, dimensions in enumerate(unbound[:len(results)]):
+        if (result := results[position]) is not None and dimensions:
             read_new_sizes(context, result, dimensions, node_origin(node))
+            tensors[position] = _laid_out(context, tensors[position], {symbol for _, symbol in dimensions}, node_origin(node))
     return tuple(tensors) if several else tensors[0]
 
 
@@ -103,6 +104,19 @@ def bind_new_sizes(context: "Context", value: torch.Tensor) -> list[tuple[int, S
                 context.symbols.bind(symbol.name, symbol)
                 found.append((dimension, symbol))
     return found
+
+
+def _laid_out(context: "Context", tensor: Tensor, new: set[Symbol], origin: Origin) -> Tensor:
+    """``tensor`` in its strides. They are not known at the call itself where they contain its result's own sizes: an alias is checked afterwards."""
+    root = tensor.root
+    if not any(new & free_symbols(stride) for stride in root.strides):
+        return tensor
+    assert root.buffer is not None
+    result = context.new_buffer(root.name, root.dtype, root.sizes, root.strides, root.device)
+    context.emit(LibraryCall("aten.alias.default", (BufferReference(root.buffer),), (), (result,), origins=(origin,)))
+    context.aliases[result] = root.buffer
+    root.buffer = result
+    return tensor
 
 
 def read_new_sizes(context: "Context", buffer: str, dimensions: list[tuple[int, Symbol]], origin: Origin) -> None:

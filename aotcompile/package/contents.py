@@ -95,7 +95,7 @@ def _twin(plan: PackagePlan, build: _Build, module: ModuleSource, data: bytes) -
     """The generated text of a module (bytes if it is not plain UTF-8); None if it is equal to the source, or not Python (reported as AOT611)."""
     shown = plan.source.shown(module.path)
     functions = [SplitFunction(f.result.qualname, f.result.lines[0], f.result.split, {index: len(v) for index, v in f.variants.items()}, f.digest)
-                 for f in _in_order(plan) if f.result.module == module.name and f.result.split is not None]
+                 for f in _in_order(plan) if f.result.module == module.name and f.result.split is not None and f.result.split.form == "source"]
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
@@ -109,9 +109,28 @@ def _twin(plan: PackagePlan, build: _Build, module: ModuleSource, data: bytes) -
     result = rewrite_module(text, functions, file=shown, name=ModuleName(plan.source.name, module.name, module.is_package))
     build.diagnostics.extend(result.diagnostics)
     build.rewritten |= {(module.name, qualname) for qualname in result.rewritten}
-    if result.text == text:
+    twin = result.text + _bytecode_footer(plan, build, module, result.text)
+    if twin == text:
         return None
-    return result.text if encoding == "utf-8" else result.text.encode(encoding)
+    return twin if encoding == "utf-8" else twin.encode(encoding)
+
+
+def _bytecode_footer(plan: PackagePlan, build: _Build, module: ModuleSource, text: str) -> str:
+    """What puts the split functions that have no source text in the place of the originals, at the end of the generated module; "" for none."""
+    lines = []
+    for function in _in_order(plan):
+        result = function.result
+        if result.module != module.name or result.split is None or result.split.form != "bytecode" or not any(function.variants.values()):
+            continue
+        home = layout.region_folder(plan.source.name, result.module, result.qualname, 0).rpartition("/")[0]
+        _put(build, f"{home}/bytecode.py", result.split.text)
+        build.rewritten.add((result.module, result.qualname))
+        lines.append(f"    {ascii(result.qualname)}: ({ascii(function.digest)}, {ascii(f'{home}/bytecode.py')}),\n")
+    if not lines:
+        return ""
+    bind = names.unique("_bind_bytecode", {word for word in ("_bind_bytecode",) if word in text})
+    return (f"\n\n# Functions without source text, split in their bytecode.\nfrom aotcompile.runtime import bind_bytecode as {bind}\n\n"
+            f"{bind}(__name__, __file__, globals(), {{\n{''.join(lines)}}})\n")
 
 
 # ---- regions ------------------------------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
+from aotcompile.base.diagnostic import AotCompileError, UsageError
 from aotcompile.options import Options
-from aotcompile.package.cpp_build import find_compiler
+from aotcompile.package.cpp_build import find_compiler, resolve_target
 from aotcompile.package.host_build import build_host_extension
 from aotcompile.package.layout import BINARY_FOLDER
 
@@ -33,12 +34,27 @@ def built_with() -> dict[str, str]:
 def host_files(options: Options) -> dict[str, bytes]:
     """The native runtime extension, as files of the generated package. Without a compiler a backend that needs none still builds (the Python runtime
     serves it)."""
+    if not options.host:
+        return {}
     if options.backend != "native" and shutil.which(find_compiler_name()) is None:
         return {}
     find_compiler()
     with tempfile.TemporaryDirectory(prefix="aotcompile-") as folder:
         built = build_host_extension(folder)
         return {f"{BINARY_FOLDER}/{Path(built).parent.name}/{Path(built).name}": Path(built).read_bytes()}
+
+
+def require_tools(options: Options) -> None:
+    """Raises before the work begins what would stop it at its end: UsageError AOT503 for an unknown target, AotCompileError AOT501 without a
+    compiler."""
+    for target in options.targets:
+        if not target.startswith("cuda"):
+            try:
+                resolve_target(target)
+            except AotCompileError as error:
+                raise UsageError(*error.diagnostics) from None
+    if options.backend == "native":
+        find_compiler()
 
 
 def find_compiler_name() -> str:

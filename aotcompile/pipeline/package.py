@@ -21,7 +21,7 @@ from aotcompile.package.discover import package_source
 from aotcompile.package.types import PackageContents, PackagePlan, PackageSource
 from aotcompile.package.writer import write_package
 from aotcompile.pipeline.entries import function_of, situation_of
-from aotcompile.pipeline.environment import built_with, host_files
+from aotcompile.pipeline.environment import built_with, host_files, require_tools
 from aotcompile.pipeline.functions import Analysis, BuiltFunction, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
 from aotcompile.reports import (
     BreakLine,
@@ -78,6 +78,7 @@ def _progress(text: str, done: int, total: int) -> None:
 def build(package: str, options: Options) -> BuildReport:
     """Build a package into ``options.out``. Raises AotCompileError; the old build stays as it was then."""
     start = time.perf_counter()
+    require_tools(options)
     with opened(package, options) as (found, groups, entries):
         contents, built, analysis = _contents(found, groups, entries, options)
     _progress("writing", 3, 4)
@@ -102,7 +103,8 @@ def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[En
 def _inside(analysis: Analysis, source: PackageSource) -> Analysis:
     """Without functions that have no place in the package's files: wrappers that a decorator of a library made, functions of other packages."""
     shown = {module.name: source.shown(module.path) for module in source.modules}
-    functions = tuple(f for f in analysis.result.functions if f"/{shown.get(f.module)}".endswith(f"/{f.file}"))
+    functions = tuple(f for f in analysis.result.functions if f"/{shown.get(f.module)}".endswith(f"/{f.file}")
+                      or f.module in shown and f.split is not None and f.split.form == "bytecode")       # its file may be "<string>"
     return replace(analysis, result=replace(analysis.result, functions=functions))
 
 

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 
 from aotcompile.base.diagnostic import Diagnostic, UsageError
+from aotcompile.frontend.record.source import defined_as
 from aotcompile.frontend.types import FunctionResult
 from aotcompile.options import Options
 from aotcompile.pipeline.functions import EntryGroup
@@ -43,7 +44,7 @@ def _original(function: FunctionResult, groups: Sequence[EntryGroup], stage: str
     import inspect
 
     for group in groups:
-        if (group.function.__module__, group.function.__qualname__) == (function.module, function.qualname):
+        if defined_as(group.function) == (function.module, function.qualname):
             found = group.function
             break
     else:

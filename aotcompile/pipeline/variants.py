@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.codegen.cpp.source import generate_cpp
 from aotcompile.codegen.python.guards import guards_source
 from aotcompile.codegen.python.plan import as_json, plan_graph
@@ -46,14 +46,19 @@ class BuiltVariant:
 
 def build_variant(variant: CapturedVariant, *, backend: str, language: str = "cpp") -> BuiltVariant | Diagnostic:
     """All texts of a variant. A Diagnostic says why this situation stays eager."""
+    try:
+        return _build_variant(variant, backend, language)
+    except (UnsupportedGraph, AotCompileError) as unsupported:
+        return unsupported.diagnostics[0]
+
+
+def _build_variant(variant: CapturedVariant, backend: str, language: str) -> BuiltVariant:
+    """Raises UnsupportedGraph, or AotCompileError (AOT4xx), where a stage has no form for the graph."""
     training = any(variant.output_requires_grad)
     texts = {"graph.py": graph_source(variant)}
     if backend != "native" and backend != "aot_eager":
         return _finish(variant, texts, {}, None, None, training, backend)
-    try:
-        graphs = build_aten_graphs(variant, training=training)
-    except UnsupportedGraph as unsupported:
-        return unsupported.diagnostics[0]
+    graphs = build_aten_graphs(variant, training=training)
     variant = replace(variant, guards=(*variant.guards, *graphs.guards))
     modules = {"forward": graphs.forward, "backward": graphs.backward} if training else {"inference": graphs.forward}
     programs: dict[str, Program] = {}

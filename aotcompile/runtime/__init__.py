@@ -12,14 +12,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aotcompile.runtime.twins.bytecode_twin import bind_bytecode
     from aotcompile.runtime.import_hook import install
     from aotcompile.runtime.loader import bind, load
     from aotcompile.runtime.reporting import AotCompileWarning, MissError, Report, report, set_stance
 
-__all__ = ["AotCompileWarning", "MissError", "Report", "bind", "install", "load", "report", "set_stance"]
+__all__ = ["AotCompileWarning", "MissError", "Report", "bind", "bind_bytecode", "install", "load", "report", "set_stance"]
 
-_HOMES = {"bind": "loader", "load": "loader", "install": "import_hook", "report": "reporting", "set_stance": "reporting", "Report": "reporting",
-          "MissError": "reporting", "AotCompileWarning": "reporting"}
+_HOMES = {"bind": "loader", "bind_bytecode": "twins.bytecode_twin", "load": "loader", "install": "import_hook", "report": "reporting",
+          "set_stance": "reporting", "Report": "reporting", "MissError": "reporting", "AotCompileWarning": "reporting"}
 
 
 def __getattr__(name: str) -> Any:

@@ -53,6 +53,12 @@ def _source(code: CodeType) -> str:
     return "\n".join(line.rstrip() for line in textwrap.dedent(text).strip().splitlines())
 
 
+def defined_as(function: FunctionType) -> tuple[str, str]:
+    """(module, qualified name) of the definition that a function's code comes from. ``__module__`` and ``__qualname__`` are what ``functools.wraps``
+    makes of them: a decorator's wrapper bears the decorated function's."""
+    return str(function.__globals__.get("__name__") or function.__module__ or ""), function.__code__.co_qualname
+
+
 def code_digest(code: CodeType, *, source: bool = True) -> str:
     """The digest of a code object; ``source=False`` leaves the second part out."""
     text = f"{TAG}:{hashlib.sha256(_content(code)).hexdigest()[:16]}"

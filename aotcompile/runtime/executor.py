@@ -145,12 +145,15 @@ def _argument(form: Any) -> Callable[[Values, dict[str, int]], Any]:
     (kind, value), = form.items()
     if kind == "buffer":
         return lambda values, symbols: values[value]
+    if kind == "number":
+        return lambda values, symbols: values[value].item()
     if kind == "size":
         code = expression(str(value))
         return lambda values, symbols: evaluate(code, symbols)
     constants: dict[str, Callable[[], Any]] = {
         "dtype": lambda: _dtype(value), "device": lambda: torch.device(value), "layout": lambda: getattr(torch, value.removeprefix("torch.")),
-        "memory_format": lambda: getattr(torch, value.removeprefix("torch.")), "complex": lambda: complex(*value), "float": lambda: float(value)}
+        "memory_format": lambda: getattr(torch, value.removeprefix("torch.")), "complex": lambda: complex(*map(float, value)),
+        "float": lambda: float(value)}
     if kind not in constants:
         raise UnsupportedPlan(f"argument form {kind!r}")
     constant = constants[kind]()

@@ -182,10 +182,12 @@ def decode_step(part: Any) -> Any:
     return tuple(decode_step(p) for p in part["tuple"]) if isinstance(part, dict) else part
 
 
-def path_key(path: Sequence[Any]) -> tuple[Any, ...]:
-    """A path's JSON as a hashable value; the type of an item's key matters (``x[1]`` is not ``x[True]``)."""
-    root, steps = path
-    return (tuple(root), *((*(decode_step(part) for part in step), *(type(decode_step(part)) for part in step)) for step in steps))
+def step_key(step: Sequence[Any]) -> tuple[Any, ...]:
+    """A step's JSON as a hashable value; the type of an item's key matters (``x[1]`` is not ``x[True]``)."""
+    if len(step) == 2 and type(step[1]) is str:
+        return step[0], step[1]
+    parts = [decode_step(part) for part in step]
+    return (*parts, *map(type, parts))
 
 
 def _item(container: Any, key: Any) -> Any:
@@ -222,17 +224,22 @@ def _step(step: Sequence[Any]) -> Callable[[Any], Any]:
 class Guards:
     """The guards of one variant. ``fetch``: paths whose values a successful check returns, in order.
 
-    Raises UnsupportedPlan for an unknown kind or step."""
+    Raises UnsupportedPlan for an unknown kind or step; ``lazy`` (the native twin checks, this one is for messages) puts that off to the first use."""
 
-    def __init__(self, records: Sequence[dict[str, Any]], fetch: Sequence[Any], context: Context) -> None:
-        self.records, self.context = records, context
-        self._slots: dict[tuple[Any, ...], int] = {}
+    def __init__(self, records: Sequence[dict[str, Any]], fetch: Sequence[Any], context: Context, *, lazy: bool = False) -> None:
+        self.records, self.context, self._paths = records, context, fetch
+        self._built = False
+        if not lazy:
+            self._build()
+
+    def _build(self) -> None:
+        self._slots: dict[tuple[Any, ...], int] = {}             # (slot of the object, step) -> slot; roots: (kind, name)
         self._operations: list[Operation] = []
         self._owners: list[int] = []                             # operation -> index of its guard; len(records) for fetches
         self._defined: set[str] = set()
         self._pending: list[tuple[int, Operation]] = []          # expressions whose symbols were not all defined yet
-        self._size = 1 + len(context.parameters)
-        for index, record in enumerate(records):
+        self._size = 1 + len(self.context.parameters)
+        for index, record in enumerate(self.records):
             self._owner = index
             try:
                 builder = BUILDERS[record["kind"]]
@@ -242,8 +249,9 @@ class Guards:
         for owner, operation in self._pending:
             self._operations.append(operation)
             self._owners.append(owner)
-        self._owner = len(records)
-        self._fetch = [self.slot(path) for path in fetch]
+        self._owner = len(self.records)
+        self._fetch = [self.slot(path) for path in self._paths]
+        self._built = True
 
     def add(self, operation: Operation) -> None:
         self._operations.append(operation)
@@ -258,24 +266,27 @@ class Guards:
     def slot(self, path: Sequence[Any]) -> int:
         """The frame slot of a path, with the operations that fill it."""
         root, steps = path
-        key = path_key(path)
-        known = self._slots.get(key)
+        slot = self._root_slot(*root)
+        for step in steps:
+            key = (slot, step_key(step))
+            known = self._slots.get(key)
+            slot = self._follow(slot, _step(step), self._new_slot(key)) if known is None else known
+        return slot
+
+    def _root_slot(self, kind: str, name: str) -> int:
+        known = self._slots.get((kind, name))
         if known is not None:
             return known
-        if not steps:
-            kind, name = root
-            if kind == "argument":
-                if name not in self.context.parameters:
-                    raise UnsupportedPlan(f"argument {name!r} is no parameter of the region")
-                slot = 1 + self.context.parameters.index(name)
-                self._slots[key] = slot
-                return slot
-            slot = self._new_slot(key)
-            self.add(self._root(kind, name, slot))
+        if kind == "argument":
+            if name not in self.context.parameters:
+                raise UnsupportedPlan(f"argument {name!r} is no parameter of the region")
+            slot = self._slots[kind, name] = 1 + self.context.parameters.index(name)
             return slot
-        parent, access = self.slot([root, steps[:-1]]), _step(steps[-1])
-        slot = self._new_slot(key)
+        slot = self._new_slot((kind, name))
+        self.add(self._root(kind, name, slot))
+        return slot
 
+    def _follow(self, parent: int, access: Callable[[Any], Any], slot: int) -> int:
         def follow(frame: Frame) -> None:
             frame[slot] = access(frame[parent])
         self.add(follow)
@@ -315,6 +326,8 @@ class Guards:
 
     def check(self, arguments: tuple[Any, ...]) -> tuple[Any, ...] | int:
         """The fetched values if every guard holds, else the index of the first that does not (``len(records)`` for a fetch)."""
+        if not self._built:
+            self._build()
         frame: Frame = [{}, *arguments]
         if len(frame) != 1 + len(self.context.parameters):
             return 0
@@ -338,6 +351,8 @@ class Guards:
 
     def symbols_of(self, arguments: tuple[Any, ...]) -> dict[str, int]:
         """The size symbols as far as the check gets, for messages."""
+        if not self._built:
+            self._build()
         frame: Frame = [{}, *arguments, *([None] * self._size)]
         try:
             for operation in self._operations:

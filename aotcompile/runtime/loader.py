@@ -10,7 +10,9 @@ warning) and the eager body runs:
 """
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import hashlib
 import importlib
 import importlib.machinery
@@ -21,7 +23,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 
@@ -69,9 +71,9 @@ def cpu_levels() -> tuple[str, ...]:
 
 
 def best_target(targets: Sequence[str]) -> str | None:
-    """The best of the CPU targets ("cpu-x86-64-v3") that this processor can run."""
+    """The best of the CPU targets ("cpu-x86-64-v3", or "cpu" for any of its architecture) that this processor can run."""
     by_level = {target[4:]: target for target in targets if target.startswith(("cpu-", "cpu:"))}
-    return next((by_level[level] for level in cpu_levels() if level in by_level), None)
+    return next((by_level[level] for level in cpu_levels() if level in by_level), "cpu" if "cpu" in targets else None)
 
 
 def torch_refusal(version: str) -> str | None:
@@ -298,9 +300,10 @@ def load_variant(package: Package, folder: str, eager: FunctionType) -> Variant:
             shared = package.shared[folder] = _load_shared(package, folder, context)
     plan = shared.plan
     fetch = [*(given["path"] for given in plan["inputs"]), *plan["fetches"]]
-    guards = Guards(plan["guards"], fetch, context)
+    checker = _entry(native(package), "Guards", lambda: Guards(plan["guards"], fetch, context), plan["guards"], fetch, context.as_dict())
+    guards = checker if isinstance(checker, Guards) else Guards(plan["guards"], fetch, context, lazy=True)
     variant = Variant(plan, guards, shared.graph, shared.training, shared.epilogue, shared.differentiable)
-    variant.checker = _entry(native(package), "Guards", lambda: guards, plan["guards"], fetch, context.as_dict())
+    variant.checker = checker
     return variant
 
 
@@ -385,6 +388,18 @@ def _execute_text(text: str, path: str, variables: dict[str, Any]) -> dict[str, 
     return variables
 
 
+@contextlib.contextmanager
+def collection_paused() -> Iterator[None]:
+    """A plan is thousands of small lists and dicts, which stay: without this the garbage collector would look through all of torch (100 ms)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def region_loader(package: Package, module: str) -> Callable[[Region], tuple[list[Variant], str | None]]:
     """What a `Region` calls at its first call. ``module``: the module's name in the user's package."""
     def load(region: Region) -> tuple[list[Variant], str | None]:
@@ -396,7 +411,8 @@ def region_loader(package: Package, module: str) -> Callable[[Region], tuple[lis
             folders, reasons = [], [str(refusal)]
         for folder in folders:
             try:
-                variants.append(load_variant(package, folder, region.eager))
+                with collection_paused():
+                    variants.append(load_variant(package, folder, region.eager))
             except Refused as refusal:
                 reasons.append(str(refusal))
             except (UnsupportedPlan, NotImplementedError) as error:

@@ -22,6 +22,10 @@ from typing import Any
 import torch
 
 
+class NoSuchCase(Exception):
+    """Raised by ``make`` where a list has no case of this number."""
+
+
 @dataclass(frozen=True)
 class Case:
     """``make`` gives (callable, arguments, keywords); ``training`` also compares the gradients of all parameters and leaf arguments."""
@@ -52,7 +56,8 @@ class Outcome:
 
     @property
     def all_hit(self) -> bool:
-        return self.kind == "equal" and self.hit > 0 and self.hit == self.regions
+        """Every region ran compiled (a program without any tensor operation has none)."""
+        return self.kind == "equal" and self.hit == self.regions and (self.hit > 0 or not self.breaks and not self.notes)
 
 
 # ---- comparing ----------------------------------------------------------------------------------------------------------------------------
@@ -195,7 +200,8 @@ def _regions(outcome: Outcome, info: Any) -> None:
         outcome.missed += not region.eager and not region.hits and region.calls > 0
         if region.last_miss or region.reason:
             outcome.notes.append(f"{region.name}: {region.last_miss or region.reason}")
-    outcome.breaks = [f"{b.code} {b.file}:{b.line} {b.reason}" for b in info.breaks]
+    # A call of a function that has a break of its own is split too, but it is no further cause.
+    outcome.breaks = [f"{b.code} {b.file}:{b.line} {b.reason}" for b in info.breaks if "has a break of its own" not in b.reason]
     manifest = os.path.join(info.out, "manifest.json")
     if os.path.exists(manifest):
         import json
@@ -257,6 +263,8 @@ def _child(case: Case, backend: str, peer: bool, reader: int, writer: int, quiet
         os.dup2(null, 2)
     try:
         outcome = run_case(case, backend, peer)
+    except NoSuchCase:
+        outcome = Outcome(case.name, "absent")
     except BaseException as error:  # noqa: BLE001 - the child reports it
         outcome = Outcome(case.name, "died", f"{type(error).__name__}: {error}", notes=[traceback.format_exc()])
     with os.fdopen(writer, "wb") as stream:
@@ -296,11 +304,18 @@ def totals(name: str, outcomes: Sequence[Outcome]) -> str:
 
 def run_list(name: str, cases: Sequence[Case], options: argparse.Namespace) -> list[Outcome]:
     """Run the cases that match ``-k`` and print a line for each and the totals."""
+    import torch._functorch.aot_autograd  # noqa: F401  (imported once, before the children are forked)
+
+    import aotcompile.api  # noqa: F401
+
+    warnings.simplefilter("ignore")
     outcomes = []
     for case in cases:
         if options.k and not any(word in case.name for word in options.k.split(",")):
             continue
         outcome = in_child(case, options.backend, options.peer, options.timeout, not options.show)
+        if outcome.kind == "absent":
+            continue
         outcomes.append(outcome)
         print(line_of(outcome, options.v), flush=True)
     print(totals(name, outcomes), flush=True)

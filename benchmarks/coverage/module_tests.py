@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import torch
-from cases import Case, parser, run_list
+from cases import Case, NoSuchCase, parser, run_list
 
 SAMPLES = 2
 
@@ -32,9 +32,9 @@ def _case(info: Any, training: bool, number: int) -> Case:
         inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)
         sample = next(itertools.islice(iter(inputs), number, None), None)
         if sample is None:
-            raise LookupError("no such sample")
+            raise NoSuchCase
         arguments, keywords = sample.constructor_input.args, sample.constructor_input.kwargs
-        typed = {"dtype": torch.float32} if _takes_dtype(info.module_cls) else {}
+        typed = {"dtype": torch.float32} if _takes_dtype(info.module_cls) and "dtype" not in keywords else {}
         module = info.module_cls(*arguments, **keywords, **typed).to(torch.float32)
         module.train(training)
         return module, tuple(sample.forward_input.args), dict(sample.forward_input.kwargs)

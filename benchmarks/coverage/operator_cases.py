@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -22,8 +23,9 @@ from aotcompile.package.cpp_build import Build, compile_libraries, native_target
 from aotcompile.package.single import single_contents
 from aotcompile.package.types import FunctionPlan, VariantFiles
 from aotcompile.pipeline.functions import BuiltFunction, EntryGroup, analyze, build_functions
-from aotcompile.runtime.twins.compiled import SplitFunction, _Compiled
 from aotcompile.runtime.loader import Package
+
+_compiled: Any = importlib.import_module(aotcompile.info.__module__)
 
 Say = Callable[[dict[str, Any]], None]
 STRICT = os.environ.get("AOTCOMPILE_STRICT_STRIDES") == "1"        # also compare the strides of dimensions of size 1
@@ -198,11 +200,11 @@ def plans_of(case: Case, library: Library) -> list[FunctionPlan]:
 def load(case: Case, plans: list[FunctionPlan], library: Library) -> tuple[Any, Any]:
     """(compiled function, its regions' report)."""
     contents = single_contents(plans, options={}, built_with={}, extra_files={})
-    splits = [SplitFunction(f.result.module, f.result.qualname, f.result.split.text,
+    splits = [_compiled.SplitFunction(f.result.module, f.result.qualname, f.result.split.text,
                             {f"{f.result.qualname}:r{r.index}": (f"_r{r.index}", r.name) for r in f.result.split.regions},
                             tuple(f.result.split.calls), f.digest)
               for f in case.built if f.result.split is not None]
-    compiled = _Compiled(MemoryPackage(dict(contents.files), library), splits)
+    compiled = _compiled._Compiled(MemoryPackage(dict(contents.files), library), splits)
     return compiled.twin(case.call) or case.call, compiled.report
 
 
@@ -237,10 +239,8 @@ def call(function: Any, case: Case, gradients: bool, convert: Callable[[Any], An
 
 
 def gradients_of(case: Case, outcome: Outcome) -> list[Any]:
-    value = case.operator.output_process_fn_grad
     results = [t for t in pytree.tree_leaves(outcome.value) if isinstance(t, torch.Tensor) and t.requires_grad]
     inputs = [t for t in pytree.tree_leaves(outcome.arguments) if isinstance(t, torch.Tensor) and t.requires_grad and t.is_leaf]
-    del value
     if not results or not inputs:
         return []
     generator = torch.Generator().manual_seed(5)
@@ -405,7 +405,7 @@ def finish(case: Case, plans: list[FunctionPlan] | None, library: Library | None
         if plans is None or library is None:
             arguments, keywords = Copies()((case.arguments, case.keywords))
             compiled = aotcompile.compile(case.call, example_inputs=(arguments, keywords), training=gradients)
-            report_of = aotcompile.runtime.info(compiled).report if hasattr(aotcompile.runtime, "info") else aotcompile.info(compiled).report
+            report_of = aotcompile.info(compiled).report
         else:
             compiled, report_of = load(case, plans, library)
     except Exception as error:  # noqa: BLE001

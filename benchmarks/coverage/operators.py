@@ -25,7 +25,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+sys.path.insert(0, os.environ.get("AOTCOMPILE_TREE") or str(Path(__file__).resolve().parent.parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch  # noqa: E402
@@ -37,8 +37,11 @@ OUTCOMES = ("kernels", "mixed", "library", "eager", "different", "crash")
 
 def operators(only: str) -> list[Any]:
     """The entries of op_db, with names that hold one of the words of ``only`` (or are "=name")."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal import common_methods_invocations
 
+    # torch's wrapper puts the generator's state back after the call, which no compiled function can; here the seed is set before each call instead.
+    common_methods_invocations.wrapper_set_seed = lambda op, *arguments, **keywords: op(*arguments, **keywords)
+    op_db = common_methods_invocations.op_db
     words = [word for word in only.split(",") if word]
     return [op for op in op_db if not words or any(full_name(op) == word[1:] if word[0] == "=" else word in full_name(op) for word in words)]
 

@@ -72,7 +72,7 @@ def test_flags_become_options(pipeline: SimpleNamespace, write_package: Write) -
 def test_every_option_has_its_flag() -> None:
     help_text = subprocess.run([sys.executable, "-m", "aotcompile.cli", "build", "--help"], capture_output=True, text=True, check=True).stdout
     from aotcompile.options import FIELDS
-    names = {"packages": "PKG", "targets": "--target", "training": "--training", "run": "--no-run"}
+    names = {"packages": "PKG", "targets": "--target", "training": "--training", "run": "--no-run", "host": "--no-host"}
     assert all(names.get(name, "--" + name) in help_text for name in FIELDS)
 
 
@@ -163,7 +163,7 @@ def test_explanation_in_the_order_of_the_source(pipeline: SimpleNamespace, write
 
 def test_stages_are_the_documented_ones(pipeline: SimpleNamespace, write_package: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write_package({"mypkg/__init__.py": ""})
-    assert STAGES == ("source", "bytecode", "regions", "graph", "aten", "ir", "schedule", "cpp", "triton", "wrapper", "guards")
+    assert STAGES == ("source", "bytecode", "regions", "graph", "aten", "ir", "schedule", "cpp", "triton", "wrapper", "guards", "plan")
     assert main(["show", "mypkg.model:f", "--stage", "ir"]) == 0
     assert pipeline.calls[0][:3] == ("show", "mypkg.model:f", "ir") and capsys.readouterr().out == "def f(x): ...\n"
 

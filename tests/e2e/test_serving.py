@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Built                                       # type: ignore[import-not-found]
+from e2e_packages import Built
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = {"gpt": "gpt", "gpt_training": "gpt", "vision": "vision", "vision_training": "vision", "signal": "signal"}

@@ -261,6 +261,7 @@ def test_import_hook_gives_the_fresh_twin_else_the_original_with_the_changed_fil
 
 def test_names_of_modules_and_main(tmp_path: Path) -> None:
     folder = write_package(tmp_path / "generated", "handmade", {"model.py": DOUBLE, "sub/__init__.py": "", "sub/deep.py": HEADER}, REGIONS)
+    (folder.parent / "__init__.py").write_text("")               # as a build writes it; else a `generated` elsewhere on the path comes first
     (folder / "serve.py").write_text(textwrap.dedent('''
         from aotcompile.runtime import bind
         region = bind(__name__, __file__)

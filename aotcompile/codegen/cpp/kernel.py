@@ -74,6 +74,9 @@ class KernelWriter:
 
     def body(self) -> list[str]:
         """The lines of the function's body."""
+        if any(loop.size == ZERO for loop in self.kernel.outer):
+            self.line("return 0;")     # nothing to compute; what does not vary would be loaded outside of the loop, from memory that is not there
+            return self.lines
         self._declare_sizes()
         layout = self._layout()
         wide = f" * {WIDE}" if self._is_wide(layout) else ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aotcompile.codegen.cpp.kernel import KernelWriter
 
 COMBINE = {"sum": "Sum", "product": "Product", "maximum": "Maximum", "minimum": "Minimum", "any": "Any", "all": "All", "xor_sum": "XorSum"}
-ROW_BLOCK, COLUMN_BLOCK = 8192, 512   # elements added up one by one before a sum moves on to the next partial sum
+ROW_BLOCK, COLUMN_BLOCK = 8192, 128   # elements added up one by one before a sum moves on to the next partial sum
 
 
 def is_scatter(compute: Compute) -> bool:
@@ -75,7 +75,8 @@ class StageWriter:
                 self._compute(compute, self._scope, [])
             return
         accumulators = self.open_accumulators(stage)
-        self.loops(stage, accumulators, {})
+        if all(loop.size != ZERO for loop in stage.inner):
+            self.loops(stage, accumulators, {})
         for accumulator in accumulators:
             self.finish(accumulator)
 

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView, Size
-from aotcompile.ir.expression import Expression, Integer
+from aotcompile.ir.expression import Expression, Integer, free_symbols
 from aotcompile.ir.nodes import Argument, Buffer, BufferReference, Compute, DTypeReference, LibraryCall, ReadScalar, TorchReference, View
 from aotcompile.schedule.types import Allocate, Free, FusedKernel, Reuse, Schedule, Step, parameters
 
@@ -37,6 +37,7 @@ class _Planner:
         self._program = schedule.program
         self._steps = schedule.steps
         self._same: dict[str, str] = {}
+        self._known = {entry.symbol for entry in schedule.program.symbols} | {symbol for _, symbol in schedule.program.scalar_inputs}
         for operation in schedule.program.operations:
             if isinstance(operation, Compute) and operation.updates is not None:
                 self._same[operation.result] = self._name(operation.updates)
@@ -82,20 +83,23 @@ class _Planner:
                 buffer = self._buffer(result)
                 return PlanView(result, self._name(base), buffer.dtype.torch_name, sizes(buffer.sizes), sizes(buffer.strides), size(offset))
             case ReadScalar(symbol, buffer_name):
+                self._known.add(symbol)
                 return PlanReadScalar(symbol.name, self._name(buffer_name))
             case LibraryCall():
                 return self._call(step)
         raise TypeError(step)
 
     def _call(self, call: LibraryCall) -> PlanCall:
-        strides = tuple(None if name is None else sizes(self._buffer(name).strides) for name in call.results)
+        # Strides that contain a size of the result itself (nonzero) are not known yet; the lowering has an alias call behind it that fixes them.
+        relied = [name is not None and all(free_symbols(stride) <= self._known for stride in self._buffer(name).strides) for name in call.results]
+        strides = tuple(sizes(self._buffer(name).strides) if name is not None and known else None for name, known in zip(call.results, relied))
         return PlanCall(call.operator, tuple(map(self._argument, call.arguments)), {name: self._argument(value) for name, value in call.keywords},
                         call.results, strides)
 
     def _argument(self, argument: Argument) -> Any:
         match argument:
-            case BufferReference(name):
-                return {"buffer": self._name(name)}
+            case BufferReference(name, number):
+                return {"number" if number else "buffer": self._name(name)}
             case DTypeReference(name):
                 return {"dtype": name}
             case TorchReference(kind, text):
@@ -112,10 +116,15 @@ class _Planner:
 def _constant(value: object) -> Any:
     """A JSON constant; complex numbers and floats that JSON cannot say are tagged."""
     if isinstance(value, complex):
-        return {"complex": [value.real, value.imag]}
+        return {"complex": [_number(value.real), _number(value.imag)]}
     if isinstance(value, float) and not math.isfinite(value):
-        return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+        return {"float": _number(value)}
     return value
+
+
+def _number(value: float) -> float | str:
+    """The number; as text where JSON has no form for it."""
+    return value if math.isfinite(value) else "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 def as_json(graph: PlanGraph) -> dict[str, Any]:

@@ -139,6 +139,8 @@ class _Function:
         match kind:
             case "buffer":
                 return self.name(value)
+            case "number":
+                return f"{self.name(value)}.item()"
             case "size":
                 return str(value)
             case "dtype":
@@ -148,7 +150,8 @@ class _Function:
             case "layout" | "memory_format":
                 return f"torch.{value.removeprefix('torch.')}"
             case "complex":
-                return f"complex({value[0]!r}, {value[1]!r})"
+                parts = [f"float({part!r})" if isinstance(part, str) else repr(part) for part in value]
+                return f"complex({', '.join(parts)})"
             case "float":
                 return f"float({value!r})"
         raise ValueError(f"unknown argument form {form!r}")
@@ -156,7 +159,7 @@ class _Function:
     def output(self, output: Mapping[str, Any]) -> str:
         if "buffer" in output:
             return self.name(output["buffer"])
-        return str(output["size"]) if "size" in output else repr(output["constant"])
+        return str(output["size"]) if "size" in output else self.argument(output["constant"])
 
 
 def _sizes(sizes: Sequence[Size]) -> str:

@@ -11,7 +11,7 @@ from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 from bytecode.instr import InstrLocation
 
 from aotcompile.frontend.bytecode.program import PROLOGUE, VERSION, Handler, Operation, Program, Slot, argument_names, unconditional
-from aotcompile.frontend.bytecode.regions import Cut, call_start, callee_slot
+from aotcompile.frontend.bytecode.regions import Cut, call_start, callee_slot, loading
 
 _STARS = 0x04 | 0x08
 _FORWARD = {"JUMP_BACKWARD": "JUMP_FORWARD", "JUMP_BACKWARD_NO_INTERRUPT": "JUMP_FORWARD"}
@@ -49,6 +49,7 @@ class Writer:
         self.location, self.handler = operation.location, operation.handler
         made = operation.instruction(label)
         if name and name != operation.name:
+            assert label is not None
             made = Instr(name, label, location=operation.location)
         self.items.append((made, operation.source, operation.handler))
 
@@ -307,8 +308,8 @@ def _glue(writer: Writer, program: Program, cut: Cut, stub: str, cells: frozense
         elif slot.kind == "null":
             writer.add("PUSH_NULL")
         else:
-            operation = program.operations[slot.producer]
-            writer.add(operation.name, operation.argument)
+            for index in loading(program, slot.producer) or [slot.producer]:
+                writer.add(program.operations[index].name, program.operations[index].argument)
 
 
 def _wrap(writer: Writer, program: Program, index: int, name: str) -> None:

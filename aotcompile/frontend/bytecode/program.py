@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import bytecode
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
@@ -212,7 +212,7 @@ class Program:
             changed = False
             for index, following, raised in edges:
                 operation = self.operations[index]
-                wrote, deleted = {operation.writes} - {None}, {operation.deletes} - {None}
+                wrote, deleted = ({name for name in (found,) if name is not None} for found in (operation.writes, operation.deletes))
                 bound = self.bound[index] - deleted if raised else (self.bound[index] | wrote) - deleted
                 maybe = self.maybe[index] | wrote if raised else (self.maybe[index] | wrote) - deleted
                 if not self.bound[following] <= bound or not self.maybe[following] >= maybe:
@@ -225,7 +225,7 @@ class Program:
             for index, following, raised in reversed(edges):
                 operation = self.operations[index]
                 after = self.live[following] if raised else self.live[following] - {operation.writes}
-                live = self.live[index] | after | ({operation.reads} if operation.reads else frozenset())
+                live = self.live[index] | after | {name for name in (operation.reads,) if name is not None}
                 if live != self.live[index]:
                     self.live[index], changed = frozenset(live), True
         for index, operation in enumerate(self.operations):
@@ -292,7 +292,7 @@ def program_of(code: types.CodeType) -> Program:
 
 def _parts(item: Instr) -> list[tuple[str, Any]]:
     """An instruction as operations that do one thing each."""
-    name, argument = item.name, item.arg
+    name, argument = item.name, cast(Any, item.arg)
     null_first = VERSION < (3, 13)
     if name == "LOAD_METHOD" or name == "LOAD_ATTR" and isinstance(argument, tuple):
         attribute, method = (argument, True) if name == "LOAD_METHOD" else (argument[1], bool(argument[0]))

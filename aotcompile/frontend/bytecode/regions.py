@@ -11,10 +11,10 @@ variables, what it leaves there goes out with its result, so that a region may b
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aotcompile.frontend.bytecode.program import PROLOGUE, RETURNS, FreeVar, Program, Slot
+from aotcompile.frontend.bytecode.program import PROLOGUE, RETURNS, VERSION, FreeVar, Program, Slot
 
 # Loading only: a region neither begins nor ends with these without need.
 _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "PUSH_NULL", "NOP", "LOAD_FAST_CHECK"})
@@ -162,7 +162,12 @@ class Selector:
         program = self.program
         while end is not None:
             before = [k for k in program.predecessors[end] if k in inside]
-            if len(before) != 1 or before[0] == start or program.operations[before[0]].name not in _LOADS or before[0] != end - 1:
+            if len(before) != 1 or before[0] == start or before[0] != end - 1:
+                break
+            last = program.operations[before[0]]
+            # A handler outside must see the old value when the region raises: the assignment stays outside where it comes last.
+            seen = last.handler is not None and last.name == "STORE_FAST" and last.writes in program.live[last.handler.target]
+            if last.name not in _LOADS and not seen:
                 break
             end = before[0]
             inside = inside - {end}
@@ -203,6 +208,8 @@ class Selector:
         for position, slot in enumerate(cut.left):
             producer = program.operations[slot.producer].name if slot.producer >= 0 else ""
             if slot.kind == "null" or producer == "LOAD_CONST" or producer == "LOAD_GLOBAL" and "STORE_GLOBAL" not in names:
+                again.add(position)
+            elif producer == "LOAD_ATTR" and "STORE_GLOBAL" not in names and _is_callee(cut.left, position) and loading(program, slot.producer):
                 again.add(position)
         cut.again = frozenset(again)
         return True
@@ -271,6 +278,24 @@ class Selector:
         return self._settled[name]
 
 
+def _is_callee(slots: Sequence[Slot], position: int) -> bool:
+    """Whether a slot holds what will be called: its NULL lies next to it."""
+    other = position - 1 if VERSION < (3, 13) else position + 1
+    return 0 <= other < len(slots) and slots[other].kind == "null"
+
+
+def loading(program: Program, index: int) -> list[int]:
+    """The operations that load ``torch.nn.functional.relu``, a global name with dots, of which ``index`` is the last; [] for anything else. A callee
+    named like that is taken to be the same before and after its arguments are evaluated, as in `frontend.split`."""
+    operation, stack = program.operations[index], program.stacks[index]
+    if operation.name == "LOAD_GLOBAL":
+        return [index]
+    if operation.name != "LOAD_ATTR" or not stack or stack[-1].producer < 0:
+        return []
+    before = loading(program, stack[-1].producer)
+    return [*before, index] if before else []
+
+
 def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -304,4 +329,4 @@ def _read_first(program: Program, cut: Cut) -> set[str]:
     return set(live[cut.start])
 
 
-__all__ = ["Cut", "Selector", "call_start", "callee_slot", "excluded_operations"]
+__all__ = ["Cut", "Selector", "call_start", "callee_slot", "excluded_operations", "loading"]

@@ -7,7 +7,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from aotcompile.frontend.record.source import FunctionSource, file_label
+from aotcompile.frontend.record.source import FunctionSource, defined_as, file_label
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -24,7 +24,7 @@ class BytecodeSource(FunctionSource):
 
 
 def _restored(fields: tuple[Any, ...], code: bytes) -> BytecodeSource:
-    return BytecodeSource(*fields, code=marshal.loads(code))
+    return BytecodeSource(*(*fields, marshal.loads(code)))
 
 
 def bytecode_source(function: types.FunctionType, digest: str) -> BytecodeSource | None:
@@ -32,8 +32,8 @@ def bytecode_source(function: types.FunctionType, digest: str) -> BytecodeSource
     code = function.__code__
     if code.co_flags & GENERATORS or not code.co_flags & inspect.CO_NEWLOCALS:
         return None
-    module = function.__module__ or ""
-    return BytecodeSource(module, function.__qualname__, file_label(code.co_filename, module), "", code.co_firstlineno, 0, code.co_freevars, digest,
+    module, qualname = defined_as(function)
+    return BytecodeSource(module, qualname, file_label(code.co_filename, module), "", code.co_firstlineno, 0, code.co_freevars, digest,
                           code)
 
 

@@ -38,7 +38,7 @@ def _explored(code: types.CodeType) -> types.CodeType:
             result += _question(sum(isinstance(i, Instr) and i.name in _TESTS for i in result) + 1, item.location)
             result += [before] if before is not None else []
         elif isinstance(item, Instr) and item.name == "COPY_FREE_VARS":
-            item = Instr("COPY_FREE_VARS", int(item.arg) + 1, location=item.location)
+            item = Instr("COPY_FREE_VARS", len(code.co_freevars) + 1, location=item.location)
         result.append(item)
     made[:] = result
     made.freevars = [*code.co_freevars, "_explore"]

@@ -8,6 +8,7 @@ Tensors that share memory with an input or with another output are not outputs o
 """
 from __future__ import annotations
 
+import builtins
 import collections
 import enum
 import functools
@@ -40,6 +41,7 @@ class EpilogueBuilder:
         self.imports: dict[str, str] = {}
         self._lines: list[str] = []
         self._names: dict[int, str] = {}
+        self._name_count = 0
         self._kept: list[Any] = []
         self._open: set[int] = set()
         self.used_inputs: set[int] = set()
@@ -173,11 +175,17 @@ class EpilogueBuilder:
         self._open.add(id(value))
         text = self._build(value)
         self._open.discard(id(value))
+        if id(value) in self._names:                           # an object that was made in several lines
+            return self._names[id(value)]
         if type(value) in (tuple, torch.Size, slice) or text.startswith(("torch.", "_i")) and "(" not in text:
             return text
-        name = f"v{len(self._names)}"
+        name = self._fresh_name()
         self._lines.append(f"{name} = {text}")
         return self._named(value, name)
+
+    def _fresh_name(self) -> str:
+        self._name_count += 1
+        return f"v{self._name_count - 1}"
 
     def _named(self, value: Any, text: str) -> str:
         self._names[id(value)] = text
@@ -234,7 +242,7 @@ class EpilogueBuilder:
             if hasattr(value, "n_sequence_fields"):
                 return f"{self._import(kind)}([{self._items(value)}])"
             raise RegionRefused("AOT208", f"a result of type {kind.__qualname__}")
-        name = f"v{len(self._names)}"
+        name = self._fresh_name()
         if isinstance(value, collections.defaultdict):
             self._lines.append(f"{name} = {self._import(kind)}({self.expression(value.default_factory)})")
         elif isinstance(value, collections.deque):
@@ -247,7 +255,8 @@ class EpilogueBuilder:
         self._named(value, name)
         if isinstance(value, dict):
             base = self._import(collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict)
-            for key, item in dict.items(value):
+            items = collections.OrderedDict.items(value) if isinstance(value, collections.OrderedDict) else dict.items(value)
+            for key, item in items:
                 self._lines.append(f"{base}.__setitem__({name}, {self.expression(key)}, {self.expression(item)})")
         elif isinstance(value, (list, collections.deque)):
             self._lines.append(f"{name}.extend([{self._items(value)}])")
@@ -262,7 +271,7 @@ class EpilogueBuilder:
             target = value.__name__ + ":"
         else:
             module, name = getattr(value, "__module__", None) or "builtins", getattr(value, "__qualname__", "")
-            if module == "builtins":
+            if module == "builtins" and getattr(builtins, name, None) is value:
                 return name
             if "<" in name or not _leads_to(module, name, value):
                 raise RegionRefused("AOT208", f"a {type(value).__name__} made inside the region ({name or value!r}) leaves it")
@@ -317,7 +326,7 @@ class EpilogueBuilder:
             if fake.shape != base_fake.shape and fake.element_size() != base_fake.element_size():
                 raise RegionRefused("AOT205", "a view of another element size leaves the region")
             source = f"{source}.view({fake.dtype})"
-        name = f"v{len(self._names)}"
+        name = self._fresh_name()
         self.imports.setdefault("torch", "torch:")
         self._lines.append(f"{name} = torch.as_strided({source}, {sizes}, {strides}, {base}.storage_offset() + {offset})")
         return self._named(fake, name)

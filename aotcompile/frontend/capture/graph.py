@@ -12,7 +12,7 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
 
-from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, value_needed
+from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
 from aotcompile.frontend.torch_private import NO_FAKE_KERNEL, SHAPE_NEEDS_VALUE, VALUE_NEEDED, FakeTensor, FakeTensorMode, same_size
 
@@ -36,6 +36,8 @@ NOT_IN_GRAPH = {
     torch.get_rng_state: "torch.get_rng_state", torch.set_rng_state: "torch.set_rng_state", torch.save: "torch.save", torch.load: "torch.load",
 }
 _TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag", "data"}
+# Operators with an offset into the whole storage -> its position among the arguments.
+_ABSOLUTE_OFFSET = {"as_strided": 3, "as_strided_copy": 3, "as_strided_scatter": 4}
 # A Python number as an operand of these stays a number that may change from call to call; any other use fixes its value.
 _ARITHMETIC = {
     "add", "sub", "mul", "div", "true_divide", "pow", "rsub", "remainder", "fmod", "floor_divide", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
@@ -73,11 +75,25 @@ class GraphRecorder(TorchFunctionMode):
         if function is _T.__iter__:
             return iter(torch.unbind(arguments[0], 0))
         name = getattr(function, "__name__", "")
+        if name in _ABSOLUTE_OFFSET and self._starts_at(arguments[_ABSOLUTE_OFFSET[name]:], keywords) and self._is_input_memory(arguments[0]):
+            raise GraphBreak("AOT205", f"{name}() of an input with a storage offset: where it starts in its storage may change between calls",
+                             "Leave the storage offset out.")
         if name == "__get__":
             return self._property(function, arguments)
         if name == "__set__":
             raise GraphBreak("AOT208", f"an assignment to a tensor's .{_property_name(function)}", kind="statement")
         return self.call(function, arguments, keywords)
+
+    @staticmethod
+    def _starts_at(rest: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        return (rest[0] if rest else keywords.get("storage_offset")) is not None
+
+    def _is_input_memory(self, fake: Any) -> bool:
+        """Whether a tensor shares its memory with an input."""
+        if not isinstance(fake, FakeTensor):
+            return False
+        memory = fake.untyped_storage()._cdata
+        return any(node.op == "placeholder" and other.untyped_storage()._cdata == memory for other, node in self._nodes.values())
 
     def _property(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         name = _property_name(function)
@@ -107,7 +123,10 @@ class GraphRecorder(TorchFunctionMode):
             operation, target, node_arguments = "call_function", function, arguments
         else:
             operation, target, node_arguments = "call_method", function.__name__, arguments
-        encoded = self.encode(node_arguments), self.encode(keywords)
+        try:
+            encoded = self.encode(node_arguments), self.encode(keywords)
+        except Exception as error:
+            raise internal_error(error) from error
         mark = self.symbols.begin_operation()
         try:
             with self.fake_mode:
@@ -122,9 +141,12 @@ class GraphRecorder(TorchFunctionMode):
                              "Register one with torch.library.register_fake.") from None
         finally:
             self.symbols.end_operation(mark, getattr(function, "__name__", ""))
-        node = self.graph.create_node(operation, target, *encoded)
-        self._annotate(node)
-        self.register(result, node)
+        try:
+            node = self.graph.create_node(operation, target, *encoded)
+            self._annotate(node)
+            self.register(result, node)
+        except Exception as error:
+            raise internal_error(error) from error
         if any(True for _ in tensors_in(result)) or any(True for _ in tensors_in(arguments)):
             self.operator_count += 1
         return result

@@ -11,6 +11,8 @@ from __future__ import annotations
 import collections
 import contextvars
 import enum
+import re
+import functools
 import types
 from typing import Any, Callable
 
@@ -34,6 +36,10 @@ SETS = (set,)
 CONTAINERS = (*MAPPINGS, *SEQUENCES, *SETS)
 _CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
               types.MethodWrapperType)
+# Native types whose objects are guarded as what they are (by name, code digest, items), or that torch is given as they are.
+_TRANSPARENT = (*CONTAINERS, dict, list, set, tuple, type, types.FunctionType, types.ModuleType, types.MethodType, *_CALLABLES,
+                contextvars.ContextVar, re.Pattern, functools.partial, property, staticmethod, classmethod, enum.Enum, torch.Tensor, torch.Generator,
+                BaseException, types.GenericAlias, types.MappingProxyType, types.CodeType, types.CellType)
 
 
 class Outside:
@@ -60,6 +66,14 @@ class Outside:
 
     def path_of(self, value: object) -> Path | None:
         return self.paths.get(id(value))
+
+    def is_opaque(self, value: object) -> bool:
+        """Whether ``value`` is an object from outside whose content no guard can speak of: a number of numpy, a date, a compiled pattern, an
+        iterator. Its type is guarded; native code that looks into it would make what it holds now a constant."""
+        if type(value) in CONSTANT_TYPES or type(value) in (int, float):
+            return False                             # guarded by value when it was read
+        return id(value) in self._kept and not isinstance(value, _TRANSPARENT) \
+            and _has_native_state(type(value))
 
     def remember(self, value: object, path: Path) -> None:
         known = self.paths.get(id(value))
@@ -97,6 +111,9 @@ class Outside:
             return types.MethodType(function, owner)
         elif isinstance(value, contextvars.ContextVar):
             self.guard("type", path, "_contextvars:ContextVar")
+        elif kind is re.Pattern:
+            self.guard("equals", path.attribute("pattern"), constant_json(value.pattern))
+            self.guard("equals", path.attribute("flags"), constant_json(value.flags))
         else:
             self.guard("type", path, f"{kind.__module__}:{kind.__qualname__}")
         self.remember(value, path)
@@ -201,6 +218,22 @@ class Outside:
             copy.extend(added) if isinstance(container, SEQUENCES) else copy.update(added)
         return copy
 
+    def plain_mapping(self, container: dict[Any, Any]) -> dict[Any, Any]:
+        """The content of an outside instance of a dict subclass, everything in it read."""
+        path, kind = self.paths[id(container)], type(container)
+        keys = list(dict.__iter__(container))
+        if not all(map(_is_constant_key, keys)):
+            raise GraphBreak("AOT205", f"a {kind.__name__} with keys that are objects is used as a whole")
+        self.guard("keys", path, {"type": f"{kind.__module__}:{kind.__qualname__}", "keys": [constant_json(key) for key in keys]})
+        return {key: self._deep(dict.__getitem__(container, key), path.item(key)) for key in keys}
+
+    def contains_of_subclass(self, container: dict[Any, Any], key: Any) -> bool:
+        if not _is_constant_key(key):
+            raise GraphBreak("AOT205", f"a {type(container).__name__} from outside is asked for a {type(key).__name__}")
+        present = dict.__contains__(container, key)
+        self.guard("contains", self.paths[id(container)], {"key": constant_json(key), "present": present})
+        return present
+
     def _link(self, container: Any, copy: Any) -> None:
         self.shadows[id(container)] = copy
         self._kept[id(copy)] = copy
@@ -219,6 +252,19 @@ class Outside:
         """``value`` fit to be handed to native code: outside containers become shadows; new lists and tuples hold them already."""
         return self.shadow(value) if self.is_container(value) else value
 
+    def whole_inside(self, value: Any) -> Any:
+        """As `whole`, also for what tuples, lists and dicts hold (native code may look into them): those that hold an outside container are
+        copied."""
+        value = self.whole(value)
+        kind = type(value)
+        if kind in (tuple, list):
+            items = [self.whole_inside(item) for item in value]
+            return value if all(a is b for a, b in zip(items, value)) else kind(items)
+        if kind is dict:
+            entries = {key: self.whole_inside(item) for key, item in value.items()}
+            return value if all(entries[key] is value[key] for key in value) else entries
+        return value
+
     # ---- writing ------------------------------------------------------------------------------------------------------------------------
 
     def write_attribute(self, owner: Any, name: str, value: Any) -> None:
@@ -229,6 +275,19 @@ class Outside:
     def written(self, owner: Any, name: str) -> tuple[bool, Any]:
         found = self.writes.get(id(owner))
         return (True, found[name]) if found and name in found else (False, None)
+
+
+@functools.cache
+def _has_native_state(kind: type) -> bool:
+    """Whether objects of the type hold more than Python attributes: their memory is larger than that of the base class by more than the slots that
+    a class statement adds."""
+    for base in kind.__mro__[:-1]:
+        parent = base.__base__ or object
+        slots = sum(isinstance(value, types.MemberDescriptorType) for value in base.__dict__.values()) if "__slots__" in base.__dict__ else 0
+        added = 8 * (slots + ("__dict__" in base.__dict__) + ("__weakref__" in base.__dict__))
+        if base.__basicsize__ - parent.__basicsize__ > added or base.__itemsize__ != parent.__itemsize__:
+            return True
+    return False
 
 
 def _is_constant_key(key: object) -> bool:

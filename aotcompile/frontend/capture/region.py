@@ -13,7 +13,7 @@ from aotcompile.frontend.capture.epilogue import EpilogueBuilder
 from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
 from aotcompile.frontend.capture.outside import Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
-from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException
+from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, SymbolTable
 from aotcompile.frontend.torch_private import FakeTensor, is_parameter, new_fake_mode, symbol_expression
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
@@ -172,12 +172,20 @@ class Capture:
             return self._exception(raised)
         except RegionRefused as refused:
             return Refused(refused.code, refused.reason, refused.hint)
+        except Exception as error:      # noqa: BLE001 - a defect of ours: reported as one, and the region stays eager
+            failure = internal_error(error)
+            return Refused(failure.code, failure.reason, failure.hint)
         finally:
             torch._C._set_grad_enabled(grad)
 
     def _exception(self, raised: UserException) -> BreakFound | Refused:
+        """The program raises here: what comes before is a region of its own, and the raising expression runs eagerly."""
         text = str(raised.exception).partition("\n")[0][:120]
-        return Refused("AOT206", f"{type(raised.exception).__name__} is raised: {text}", "")
+        reason = f"{type(raised.exception).__name__} is raised: {text}"
+        seen, chain = self.interpreter.raised
+        if seen is raised.exception and chain:
+            return BreakFound(GraphBreak("AOT206", reason), chain)
+        return Refused("AOT206", reason, "")
 
     def _finish(self, result: Any, grad: bool, autocast: dict[str, Any]) -> Captured | Refused:
         fakes = [fake if isinstance(fake, FakeTensor) else None for _, _, fake in self._inputs]
@@ -199,7 +207,8 @@ class Capture:
                         for s in self.symbols.symbols.values() if s.kind == "size" and s.input in renumber)
         variant = CapturedVariant(
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
-            grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count)
+            grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
+            tuple(tuple(map(self._number_text, fake.stride())) if fake.layout is torch.strided else () for fake in builder.outputs))
         return Captured(variant, result, self.symbols)
 
     def _reads_grad_state(self) -> bool:
@@ -234,16 +243,17 @@ class Capture:
             return GraphInput(f"arg{number}", "tensor", path, self._facts(real, stand_in, flags), mutated=mutated)
         return GraphInput(f"n{number}", "number", path, number=type(real).__name__, hint=real)
 
-    def _facts(self, real: torch.Tensor, fake: FakeTensor, flags: bool) -> TensorFacts:
-        def number(value: Any) -> int | str:
-            if isinstance(value, SYMBOLIC):
-                text = self.symbols.text(value)
-                return int(text) if text.lstrip("-").isdigit() else text
-            return int(value)
+    def _number_text(self, value: Any) -> int | str:
+        """A size or stride: a number, or the text of an expression over size symbols."""
+        if isinstance(value, SYMBOLIC):
+            text = self.symbols.text(value)
+            return int(text) if text.lstrip("-").isdigit() else text
+        return int(value)
 
+    def _facts(self, real: torch.Tensor, fake: FakeTensor, flags: bool) -> TensorFacts:
         kind = "torch.nn.parameter:Parameter" if isinstance(real, torch.nn.Parameter) else "torch:Tensor"
-        return TensorFacts(BY_TORCH_NAME[str(real.dtype).removeprefix("torch.")].value, tuple(map(number, fake.shape)),
-                           tuple(map(number, fake.stride())), real.device.type, bool(real.requires_grad) if flags else None, kind)
+        return TensorFacts(BY_TORCH_NAME[str(real.dtype).removeprefix("torch.")].value, tuple(map(self._number_text, fake.shape)),
+                           tuple(map(self._number_text, fake.stride())), real.device.type, bool(real.requires_grad) if flags else None, kind)
 
     # ---- guards -------------------------------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ class UserException(BaseException):
     """An exception that the interpreted program raised; `Frame`s unwind to their handlers as CPython does."""
 
     def __init__(self, exception: BaseException) -> None:
-        super().__init__(repr(exception))
+        super().__init__(exception)
         self.exception = exception
 
 
@@ -26,6 +26,18 @@ class RegionRefused(BaseException):
     def __init__(self, code: str, reason: str, hint: str = "") -> None:
         super().__init__(f"{code} {reason}")
         self.code, self.reason, self.hint = code, reason, hint
+
+
+def internal_error(error: BaseException) -> GraphBreak:
+    """A defect of ours at this instruction: it is left outside, so that it fails no build, and reported."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"{code.co_filename.rpartition('aotcompile/')[2]}:{trace.tb_lineno}" if "aotcompile" in code.co_filename else place
+        trace = trace.tb_next
+    text = str(error).partition("\n")[0][:160]
+    return GraphBreak("AOT299", f"internal error of aotcompile in {place}: {type(error).__name__}: {text}",
+                      "Please report it; the code runs eagerly.")
 
 
 def value_needed(what: str) -> GraphBreak:

@@ -25,13 +25,17 @@ def _fail(code: str, message: str, hint: str = "", span: Span | None = None, cau
 
 
 def user_span(error: BaseException, root: Path) -> Span | None:
-    """The innermost line under ``root`` in a traceback, as a span relative to ``root``."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+    """The innermost line under ``root`` in a traceback (for a file that does not parse, the place in it), as a span relative to ``root``."""
+    places = [(frame.filename, frame.lineno or 1, frame.colno or 0, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno or 1, max((error.offset or 1) - 1, 0), ""))
+    for filename, line, column, function in reversed(places):
         try:
-            file = Path(frame.filename).resolve().relative_to(root.resolve())
+            file = Path(filename).resolve().relative_to(root.resolve())
         except ValueError:
             continue
-        return Span(file.as_posix(), frame.lineno or 1, frame.colno or 0, function=frame.name)
+        if not filename.startswith("<"):
+            return Span(file.as_posix(), line, column, function=function)
     return None
 
 

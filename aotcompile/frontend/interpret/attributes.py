@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from aotcompile.frontend.interpret.interpreter import Interpreter
 
 _MISSING = object()
+_HEAP_TYPE = 1 << 9
+_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _SLOT_TYPES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
@@ -65,8 +67,9 @@ def load_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
             return OutsideMethod(owner, name)
         owner = i.outside.shadow(owner)
         return i.plain(getattr, owner, name)
-    if type(owner).__module__ == "builtins" or isinstance(owner, (types.FunctionType, types.MethodType, types.BuiltinFunctionType,
-                                                                  functools.partial)):
+    # A class that exec made without a module's name says "builtins" too.
+    builtin = type(owner).__module__ == "builtins" and not type(owner).__flags__ & _HEAP_TYPE
+    if builtin or isinstance(owner, (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)):
         value = i.plain(getattr, owner, name)
         if path is not None and isinstance(owner, types.FunctionType) and name in owner.__dict__:
             return i.outside.read(value, path.attribute(name))
@@ -78,9 +81,23 @@ def _instance_attribute(i: "Interpreter", owner: Any, name: str, path: Path | No
     cls = type(owner)
     custom = static_lookup(cls, "__getattribute__")
     if isinstance(custom, types.FunctionType):
-        return i.call(custom, (owner, name), {})
+        try:
+            return i.call(custom, (owner, name), {})
+        except UserException as raised:
+            getter = static_lookup(cls, "__getattr__")
+            if isinstance(raised.exception, AttributeError) and isinstance(getter, types.FunctionType):
+                return i.call(getter, (owner, name), {})
+            raise
+    return plain_load(i, owner, name, path)
+
+
+def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallback: bool = True) -> Any:
+    """``object.__getattribute__``, and (``fallback``) what ``__getattr__`` gives where it finds nothing."""
+    cls = type(owner)
     if name == "__class__":
         return cls
+    if name == "__dict__" and i.outside.writes.get(id(owner)):
+        raise GraphBreak("AOT205", "the __dict__ of an object whose attributes were assigned in the region")
     found = static_lookup(cls, name)
     if found is not _MISSING:
         if isinstance(found, property):
@@ -98,6 +115,10 @@ def _instance_attribute(i: "Interpreter", owner: Any, name: str, path: Path | No
         return i.outside.read(value, path.attribute(name)) if path is not None else value
     if found is not _MISSING:
         return _bind(i, owner, cls, name, found, path)
+    if not fallback:
+        if path is not None and hasattr(owner, "__dict__"):
+            i.outside.guard("has_dictionary", path, {"name": name, "present": False})
+        raise UserException(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
     return _fallback(i, owner, cls, name, path)
 
 
@@ -117,7 +138,8 @@ def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: 
     """A class attribute seen through an instance."""
     if isinstance(found, types.FunctionType):
         if path is not None:
-            if not is_library_module(cls.__module__):
+            # `layer.forward = ...` on an instance is a common way to patch models; other methods of library classes are taken as they are.
+            if not is_library_module(cls.__module__) or (name == "forward" and isinstance(owner, torch.nn.Module)):
                 i.outside.guard("has_dictionary", path, {"name": name, "present": False})
             i.outside.read(found, path.then("type").attribute(name))
         return types.MethodType(found, owner)
@@ -125,6 +147,8 @@ def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: 
         return i.outside.read(found.__func__, path.then("type").attribute(name)) if path is not None else found.__func__
     if isinstance(found, classmethod):
         return types.MethodType(found.__func__, cls)
+    if isinstance(found, _METHODS):
+        return types.MethodType(found, owner)      # with the class that defines it, which the bound C method does not tell
     getter = static_lookup(type(found), "__get__")
     if getter is _MISSING:
         return i.outside.read(found, path.attribute(name)) if path is not None else found
@@ -187,6 +211,8 @@ def _super_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
             found = base.__dict__[name]
             if isinstance(found, property):
                 return i.call(found.fget, (instance,), {})
+            if isinstance(found, (types.FunctionType, *_METHODS)) and not isinstance(instance, type):
+                return types.MethodType(found, instance)
             break
     return i.plain(getattr, owner, name)
 
@@ -209,7 +235,7 @@ def _tensor_attribute(i: "Interpreter", owner: torch.Tensor, name: str) -> Any:
 
 def store_attribute(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
     """``owner.name = value``."""
-    _check_writable(owner, name)
+    _check_writable(i, owner, name)
     custom = static_lookup(type(owner), "__setattr__")
     if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__setattr__:
         i.call(custom, (owner, name, value), {})
@@ -226,12 +252,14 @@ def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
         i.call(found.fset, (owner, value), {})
     elif i.is_outside(owner):
         i.outside.write_attribute(owner, name, value)
+    elif isinstance(owner, torch.nn.Module) and "_modules" in owner.__dict__:
+        i.plain(torch.nn.Module.__setattr__, owner, name, value)       # a module made in the region: registers parameters and submodules
     else:
         i.plain(object.__setattr__, owner, name, value)
 
 
 def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
-    _check_writable(owner, name)
+    _check_writable(i, owner, name)
     custom = static_lookup(type(owner), "__delattr__")
     if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__delattr__:
         i.call(custom, (owner, name), {})
@@ -242,11 +270,11 @@ def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
         i.plain(object.__delattr__, owner, name)
 
 
-def _check_writable(owner: Any, name: str) -> None:
+def _check_writable(i: "Interpreter", owner: Any, name: str) -> None:
     if isinstance(owner, torch.Tensor):
         raise GraphBreak("AOT208", f"an assignment to a tensor's .{name}", kind="statement")
-    if isinstance(owner, types.FunctionType):
+    if isinstance(owner, types.FunctionType) and id(owner) not in i.made_functions:
         raise GraphBreak("AOT208", f"an assignment to a function's .{name}", kind="statement")
 
 
-__all__ = ["OutsideMethod", "delete_attribute", "load_attribute", "plain_store", "static_lookup", "store_attribute"]
+__all__ = ["OutsideMethod", "delete_attribute", "load_attribute", "plain_load", "plain_store", "static_lookup", "store_attribute"]

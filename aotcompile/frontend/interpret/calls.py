@@ -4,15 +4,17 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import logging
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from aotcompile.entry import SKIP_ATTRIBUTE
-from aotcompile.frontend.interpret import lookasides
+from aotcompile.frontend.interpret import lookasides, natives
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.operations import python_method
+from aotcompile.frontend.capture.outside import CONTAINERS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.torch_private import FakeTensor
 from aotcompile.ir.paths import Path
@@ -38,9 +40,11 @@ def call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: 
     if special is not None:
         return special(i, *arguments, **keywords)
     if isinstance(function, types.MethodType):
+        if i.is_interpreted_generator(function.__self__):      # send, throw, close: of ours
+            return i.plain(function, *arguments, **keywords)
         return call(i, function.__func__, (function.__self__, *arguments), keywords)
     if isinstance(function, OutsideMethod):
-        return lookasides.outside_method(i, function, arguments, keywords)
+        return natives.outside_method(i, function, arguments, keywords)
     if isinstance(function, types.FunctionType):
         original = function.__dict__.get("interpreted")      # one of our own callbacks comes back
         return call(i, original, arguments, keywords) if original is not None else _call_python(i, function, arguments, keywords)
@@ -54,7 +58,7 @@ def call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: 
                              types.ClassMethodDescriptorType)):
         return _call_native(i, function, arguments, keywords)
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return i.plain(i.recorder.call, function, tuple(map(i.outside.whole, arguments)), keywords)
+        return i.plain(function, *map(i.outside.whole, arguments), **keywords)  # the recorder is a function mode: it sees the call
     if isinstance(function, functools._lru_cache_wrapper):
         return call(i, function.__wrapped__, arguments, keywords)
     method = python_method(function, "__call__")
@@ -86,23 +90,61 @@ def _call_partial(i: "Interpreter", function: Any, arguments: tuple[Any, ...], k
 def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     if getattr(function, "_torchdynamo_disable", False):
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked torch.compiler.disable")
+    if getattr(function, "_dynamo_marked_constant", False):
+        return _constant_result(i, function, arguments, keywords)
     if SKIP_ATTRIBUTE in function.__dict__:
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
     module = function.__module__ or ""
     if module.partition(".")[0] == "torch" and not module.startswith(_INTERPRETED_TORCH) and not module.startswith("torch.testing"):
         return _call_torch(i, function, arguments, keywords)
+    if module == "logging" and _is_silent(function, arguments):
+        return i.run_function(function, arguments, keywords)
     if module.partition(".")[0] in _FOREIGN or module in _IO_MODULES:
         raise GraphBreak("AOT201" if module in _IO_MODULES else "AOT204", f"{module}.{function.__qualname__} is called")
     if module in ("copy", "json", "random", "time", "os", "posixpath", "warnings", "traceback", "threading", "subprocess", "tempfile", "shutil",
                   "glob", "pickle"):
-        return lookasides.standard_library(i, module, function, arguments, keywords)
+        return natives.standard_library(i, module, function, arguments, keywords)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise GraphBreak("AOT210", "async code cannot be part of a graph")
     return i.run_function(function, arguments, keywords)
 
 
+def _constant_result(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """``torch.compiler.assume_constant_result``: the function is run on the real values now, and what it gives is a constant, by the user's word."""
+    def real(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        original = i.original_tensor(value)
+        if original is None:
+            raise GraphBreak("AOT205", f"{function.__name__} (assume_constant_result) of a tensor that is computed in the region")
+        return original[0]
+
+    given, named = tuple(map(real, arguments)), {key: real(value) for key, value in keywords.items()}
+    with torch._C.DisableTorchFunction():
+        result = i.plain(function, *given, **named)
+    if not isinstance(result, (bool, int, float, str, type(None), torch.dtype, torch.device)):
+        raise GraphBreak("AOT205", f"{function.__name__} (assume_constant_result) gives a {type(result).__name__}")
+    return result
+
+
 _FOREIGN = {"numpy", "scipy", "pandas", "sklearn", "PIL", "matplotlib", "cv2", "tqdm", "requests", "wandb", "tensorboard", "jax", "tensorflow"}
 _IO_MODULES = {"logging", "io", "socket", "asyncio"}
+
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+
+def _is_silent(function: types.FunctionType, arguments: tuple[Any, ...]) -> bool:
+    """Whether a logger's method does nothing now: then its body is interpreted, and the guards on the logger's table of enabled levels notice when
+    that changes."""
+    if not arguments or not isinstance(arguments[0], logging.Logger):
+        return False
+    level = _LEVELS.get(function.__name__)
+    if function.__name__ in ("log", "isEnabledFor"):
+        level = arguments[1] if len(arguments) > 1 and type(arguments[1]) is int else None
+    if level is None:
+        return False
+    return not arguments[0].isEnabledFor(level) or function.__name__ == "isEnabledFor"
 
 
 def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -111,6 +153,8 @@ def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple
     if module.startswith(("torch._dynamo", "torch._inductor", "torch.compiler", "torch.jit", "torch.distributed", "torch.onnx", "torch.profiler",
                           "torch.hub", "torch.optim")):
         raise GraphBreak("AOT205", f"{module}.{function.__qualname__} is not part of a graph")
+    if module.startswith("torch._higher_order_ops"):
+        raise GraphBreak("AOT205", f"{function.__name__} is a higher-order operator")
     if any(isinstance(a, torch.nn.Module) for a in (*arguments, *keywords.values())):
         return i.run_function(function, arguments, keywords)
     given = tuple(_for_torch(i, a) for a in arguments)
@@ -126,7 +170,7 @@ def _from_torch(function: Any, result: Any) -> Any:
 
 
 def _for_torch(i: "Interpreter", value: Any) -> Any:
-    value = i.outside.whole(value)
+    value = i.outside.whole_inside(value)
     if isinstance(value, (types.FunctionType, types.MethodType)) and not (value.__module__ or "").startswith("torch."):
         return i.callback(value)
     return value
@@ -149,18 +193,38 @@ def bind(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, .
     _fill_defaults(i, function, local, path)
     missing = [name for name in names[:positional + keyword_only] if name not in local]
     if missing:
-        raise UserException(TypeError(f"{function.__qualname__}() missing {len(missing)} required argument: '{missing[0]}'"))
+        raise UserException(TypeError(f"{function.__qualname__}() {_missing_text(missing, names[:positional])}"))
     index = positional + keyword_only
     if code.co_flags & inspect.CO_VARARGS:
         local[names[index]] = tuple(extra)
         index += 1
     elif extra:
-        raise UserException(TypeError(f"{function.__qualname__}() takes {positional} positional arguments but {len(arguments)} were given"))
+        raise UserException(TypeError(f"{function.__qualname__}() {_too_many_text(function, len(arguments), local)}"))
     if code.co_flags & inspect.CO_VARKEYWORDS:
         local[names[index]] = rest
     elif rest:
         raise UserException(TypeError(f"{function.__qualname__}() got an unexpected keyword argument '{next(iter(rest))}'"))
     return local
+
+
+def _missing_text(missing: list[str], positional: tuple[str, ...]) -> str:
+    """CPython's words: positional ones are reported first, keyword-only ones when no other is missing."""
+    first = [name for name in missing if name in positional]
+    kind, named = ("positional", first) if first else ("keyword-only", missing)
+    quoted = [repr(name) for name in named]
+    text = quoted[0] if len(quoted) == 1 else " and ".join(quoted) if len(quoted) == 2 else f"{', '.join(quoted[:-1])}, and {quoted[-1]}"
+    return f"missing {len(named)} required {kind} argument{'s' if len(named) > 1 else ''}: {text}"
+
+
+def _too_many_text(function: types.FunctionType, given: int, local: dict[str, Any]) -> str:
+    code = function.__code__
+    most = code.co_argcount
+    least = most - len(function.__defaults__ or ())
+    takes = str(most) if least == most else f"from {least} to {most}"
+    defaults = function.__kwdefaults__ or {}
+    keywords = sum(name in local and local[name] is not defaults.get(name, local) for name in code.co_varnames[most:most + code.co_kwonlyargcount])
+    also = f" positional argument{'s' if given != 1 else ''} (and {keywords} keyword-only argument{'s' if keywords != 1 else ''})" if keywords else ""
+    return f"takes {takes} positional argument{'' if most == 1 else 's'} but {given}{also} {'was' if given == 1 and not keywords else 'were'} given"
 
 
 def _fill_defaults(i: "Interpreter", function: types.FunctionType, local: dict[str, Any], path: Path | None) -> None:
@@ -193,8 +257,6 @@ def _construct(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords
         return _call_native(i, cls, arguments, keywords)
     if cls.__module__.partition(".")[0] in _FOREIGN:
         raise GraphBreak("AOT204", f"a {cls.__module__}.{cls.__qualname__} is made")
-    if issubclass(cls, torch.nn.Module):
-        raise GraphBreak("AOT205", f"an nn.Module ({cls.__name__}) is made inside a region")
     if cls.__module__.startswith("torch.") and not cls.__module__.startswith(_INTERPRETED_TORCH) and not issubclass(cls, torch.autograd.Function):
         return lookasides.construct_torch(i, cls, arguments, keywords)
     if python_new:
@@ -252,17 +314,20 @@ def _call_native(i: "Interpreter", function: Any, arguments: tuple[Any, ...], ke
     if isinstance(owner, contextvars.ContextVar):
         return _context_variable(i, owner, name, arguments)
     if isinstance(owner, torch.Tensor) or (not isinstance(owner, (types.ModuleType, type(None))) and type(owner).__module__ == "builtins"):
-        return lookasides.native_method(i, function, owner, name, arguments, keywords)
+        return natives.native_method(i, function, owner, name, arguments, keywords)
     module = _module_of(function)
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)) and arguments and i.is_outside(arguments[0]):
+        if isinstance(arguments[0], CONTAINERS) and type(arguments[0]) not in CONTAINERS:
+            return natives.outside_subclass(i, function, name, arguments, keywords)
     if module == "builtins" and name in _OUTPUT:
         raise GraphBreak("AOT201", f"{name}() is called")
     if module.partition(".")[0] == "torch":
         return _from_torch(function, i.plain(function, *(_for_torch(i, a) for a in arguments), **{k: _for_torch(i, v) for k, v in keywords.items()}))
     if module not in _NATIVE_MODULES and not _harmless_type(function):
         if module.partition(".")[0] == "numpy":
-            return lookasides.numpy_call(i, function, name, arguments, keywords)
+            return natives.numpy_call(i, function, name, arguments, keywords)
         raise GraphBreak("AOT204", f"{module}.{name} is called, code that cannot be looked into")
-    return lookasides.native_call(i, function, name, arguments, keywords)
+    return natives.native_call(i, function, name, arguments, keywords)
 
 
 def _context_variable(i: "Interpreter", variable: contextvars.ContextVar[Any], name: str, arguments: tuple[Any, ...]) -> Any:

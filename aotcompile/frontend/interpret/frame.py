@@ -6,7 +6,7 @@ import types
 from typing import TYPE_CHECKING, Any, Iterator
 
 from aotcompile.frontend.interpret.decode import Decoded, Position, decode
-from aotcompile.frontend.capture.signals import GraphBreak, UserException
+from aotcompile.frontend.capture.signals import GraphBreak, UserException, internal_error
 
 if TYPE_CHECKING:
     from aotcompile.frontend.interpret.interpreter import Interpreter
@@ -76,8 +76,11 @@ class Frame:
                 try:
                     result = handlers[instruction.name](interpreter, self, instruction.argument)
                 except UserException as raised:
+                    interpreter.note_raise(raised)
                     self._unwind(raised)
                     continue
+                except Exception as error:
+                    raise internal_error(error) from error
                 if result is not None:
                     return result
         except GraphBreak as signal:

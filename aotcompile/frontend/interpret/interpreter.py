@@ -1,9 +1,10 @@
 """The interpreter's state and its services to the opcode handlers. How each kind of access works is in `attributes`, `operations` and `calls`."""
 from __future__ import annotations
 
+import operator
 import sys
 import types
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import torch
 
@@ -14,13 +15,16 @@ from aotcompile.frontend.interpret.table import HANDLERS
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
-from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException
+from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
 from aotcompile.frontend.capture.symbolic import SymbolTable
 from aotcompile.frontend.torch_private import FakeTensor
 from aotcompile.ir.paths import Path
 
 STEP_LIMIT = 5_000_000
 DEPTH_LIMIT = 150
+# C functions that do not look into the object they are given, only at its type, its identity or a named attribute (which is guarded by itself).
+_LOOKS_AT_TYPE = (isinstance, issubclass, super, getattr, object.__getattribute__, object.__setattr__, object.__delattr__, id, type, callable,
+                  hasattr, operator.is_, operator.is_not, __import__, object.__new__)
 UNBOUND = "_unbound"          # the splitter's marker for a variable without a value; ours, so it needs no guard
 
 
@@ -43,6 +47,7 @@ class Interpreter:
         self.null_after_callable = self.version >= (3, 13)
         self.frame: Frame | None = None
         self.break_chain: list[BreakPoint] | None = None
+        self.raised: tuple[BaseException | None, list[BreakPoint]] = (None, [])
         self.made_functions: dict[int, types.FunctionType] = {}
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
         self.steps = 0
@@ -60,12 +65,20 @@ class Interpreter:
     def note_break(self, signal: GraphBreak) -> None:
         """Remember the call chain at the moment a break is first seen (innermost last)."""
         if self.break_chain is None:
-            chain: list[BreakPoint] = []
-            frame = self.frame
-            while frame is not None:
-                chain.append(BreakPoint(frame))
-                frame = frame.caller
-            self.break_chain = chain[::-1]
+            self.break_chain = self._chain()
+
+    def note_raise(self, raised: UserException) -> None:
+        """Remember the call chain at the moment an exception of the program is first seen: where it is not caught, the region breaks there."""
+        if self.raised[0] is not raised.exception:
+            self.raised = raised.exception, self._chain()
+
+    def _chain(self) -> list[BreakPoint]:
+        chain: list[BreakPoint] = []
+        frame = self.frame
+        while frame is not None:
+            chain.append(BreakPoint(frame))
+            frame = frame.caller
+        return chain[::-1]
 
     def place(self) -> tuple[str, str]:
         """The user's file:line that is being interpreted (innermost frame that is not a library's) and that line's text."""
@@ -106,10 +119,21 @@ class Interpreter:
 
     def plain(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Run C code on just these values; its exceptions are the program's."""
+        if not any(function is harmless for harmless in _LOOKS_AT_TYPE):
+            self._refuse_opaque(function, (getattr(function, "__self__", None), *arguments, *keywords.values()))
         try:
             return function(*arguments, **keywords)
         except Exception as error:      # noqa: BLE001 - handed on as the program's own
             raise UserException(error) from None
+
+    def _refuse_opaque(self, function: Callable[..., Any], values: Iterable[Any]) -> None:
+        for value in values:
+            if self.outside.is_opaque(value):
+                name = getattr(function, "__name__", type(function).__name__)
+                raise GraphBreak("AOT204", f"{name}() looks into a {type(value).__module__}.{type(value).__qualname__} from outside",
+                                 "Pass a plain Python number or text in.")
+            if type(value) in (list, tuple):
+                self._refuse_opaque(function, value)
 
     def run_function(self, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any], entered_natively: bool = False) -> Any:
         """Interpret a Python function's body (or make its generator)."""
@@ -139,6 +163,8 @@ class Interpreter:
                 return self.call(target, arguments, keywords)
             except UserException as raised:
                 raise raised.exception from None
+            except Exception as error:
+                raise internal_error(error) from error
 
         enter.interpreted = function  # type: ignore[attr-defined]
         return enter

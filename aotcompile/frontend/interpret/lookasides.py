@@ -4,20 +4,27 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
+import importlib.metadata
+import importlib.util
+import inspect
 import math
 import operator
+import os
+import sys
 import types
 import warnings
 from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
-from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_store, static_lookup
+from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
-from aotcompile.frontend.capture.outside import SEQUENCES
-from aotcompile.frontend.capture.graph import tensors_in
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
+from aotcompile.frontend.interpret.copying import deep_copy
+from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.ir.guards import constant_json
+from aotcompile.ir.paths import Path
 
 if TYPE_CHECKING:
     from aotcompile.frontend.interpret.interpreter import Interpreter
@@ -81,15 +88,8 @@ def _plain_setattr(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
 
 @lookaside(object.__getattribute__)
 def _plain_getattribute(i: "Interpreter", owner: Any, name: str) -> Any:
-    path = i.outside.path_of(owner)
     found, value = i.outside.written(owner, name)
-    if found:
-        return value
-    cls_value = static_lookup(type(owner), name)
-    if isinstance(cls_value, types.FunctionType):
-        return types.MethodType(cls_value, owner)
-    value = i.plain(object.__getattribute__, owner, name)
-    return i.outside.read(value, path.attribute(name)) if path is not None else value
+    return value if found else plain_load(i, owner, name, i.outside.path_of(owner), fallback=False)
 
 
 @lookaside(isinstance)
@@ -97,6 +97,8 @@ def _isinstance(i: "Interpreter", value: Any, kinds: Any) -> bool:
     if isinstance(value, torch.Tensor):
         if isinstance(kinds, tuple):
             return any(_isinstance(i, value, kind) for kind in kinds)
+        if kinds is FakeTensor:          # ours, not the program's
+            return False
         if i.type_of(value) is torch.Tensor or kinds is torch.nn.Parameter:
             return bool(i.plain(isinstance, value, kinds))
         return bool(i.plain(issubclass, i.type_of(value), kinds))
@@ -114,9 +116,25 @@ def _type(i: "Interpreter", *arguments: Any) -> Any:
     return i.type_of(arguments[0])
 
 
+@lookaside(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def _has_torch_function(i: "Interpreter", *values: Any) -> bool:
+    """The capture's own function mode is not the user's: plain tensors have no ``__torch_function__`` here."""
+    given = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+    kinds = [i.type_of(value) for value in given]
+    return any(kind not in (torch.Tensor, torch.nn.Parameter) and hasattr(kind, "__torch_function__") for kind in kinds)
+
+
 @lookaside(callable)
 def _callable(i: "Interpreter", value: Any) -> bool:
     return isinstance(value, OutsideMethod) or callable(value)
+
+
+@lookaside(sys.exc_info)
+def _exc_info(i: "Interpreter") -> tuple[Any, Any, Any]:
+    frame = i.frame
+    while frame is not None and frame.handled is None:
+        frame = frame.caller
+    return (None, None, None) if frame is None or frame.handled is None else (type(frame.handled), frame.handled, frame.handled.__traceback__)
 
 
 @lookaside(id, hash)
@@ -268,7 +286,7 @@ def _next(i: "Interpreter", iterator: Any, *default: Any) -> Any:
         return value
     if default:
         return default[0]
-    raise UserException(StopIteration())
+    raise UserException(StopIteration() if value is None else StopIteration(value))
 
 
 @lookaside(math.sqrt)
@@ -320,6 +338,64 @@ _operators()
 @lookaside(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling)
 def _is_compiling(i: "Interpreter") -> bool:
     return True
+
+
+@lookaside(*(getattr(owner, name) for owner, name in (
+    (torch.compiler, "is_exporting"), (torch.jit, "is_tracing"), (torch.jit, "is_scripting"), (torch.onnx, "is_in_onnx_export"),
+    (torch._C, "_get_tracing_state")) if hasattr(owner, name)))
+def _other_tracers(i: "Interpreter") -> bool:
+    """torch.jit's and torch.export's questions: the compiled code runs under none of them."""
+    return False
+
+
+@lookaside(importlib.util.find_spec)
+def _find_specification(i: "Interpreter", *arguments: Any) -> Any:
+    """What is installed: versions are checked when a package is loaded."""
+    return i.plain(importlib.util.find_spec, *arguments)
+
+
+@lookaside(importlib.metadata.version)
+def _installed_version(i: "Interpreter", name: str) -> Any:
+    return i.plain(importlib.metadata.version, name)
+
+
+@lookaside(os._Environ.__getitem__)
+def _environment(i: "Interpreter", environment: Any, name: str) -> str:
+    """A variable of the process's environment is read with a guard on its value."""
+    if environment is not os.environ or not isinstance(name, str):
+        raise GraphBreak("AOT201", "an environment is read")
+    path = Path(("module", "os")).attribute("environ")
+    i.outside.guard("contains", path, {"key": constant_json(name), "present": name in os.environ})
+    if name not in os.environ:
+        raise UserException(KeyError(name))
+    return str(i.outside.read(os.environ[name], path.item(name)))
+
+
+@lookaside(os.getenv)
+def _getenv(i: "Interpreter", name: str, default: Any = None) -> Any:
+    try:
+        return _environment(i, os.environ, name)
+    except UserException:
+        return default
+
+
+@lookaside(copy.deepcopy)
+def _deepcopy(i: "Interpreter", value: Any, memo: Any = None) -> Any:
+    return deep_copy(i, value, {}, memo)
+
+
+@lookaside(inspect.signature)
+def _signature(i: "Interpreter", function: Any, **keywords: Any) -> Any:
+    """A function's own signature, which its guard covers."""
+    return i.plain(inspect.signature, function, **keywords)
+
+
+@lookaside(torch.cond)
+def _cond(i: "Interpreter", condition: Any, if_true: Any, if_false: Any, operands: Any = ()) -> Any:
+    """A condition that is known chooses now."""
+    if isinstance(condition, torch.Tensor):
+        raise GraphBreak("AOT202", "torch.cond on a tensor's value", "An if statement has both of its sides compiled.")
+    return i.call(if_true if i.truth(condition) else if_false, tuple(i.native(tuple, (i.iterate(operands),), {})), {})
 
 
 @lookaside(torch.is_tensor)
@@ -378,146 +454,3 @@ def _exit_autocast(i: "Interpreter", context: torch.autocast, *error: Any) -> An
     i.recorder.graph.call_function(torch.amp.autocast_mode._exit_autocast, (context._aotcompile_node,))  # type: ignore[attr-defined]
     with torch._C.DisableTorchFunction():
         return i.plain(torch.autocast.__exit__, context, *error)
-
-
-# ---- containers and natives -----------------------------------------------------------------------------------------------------------------
-
-
-def outside_method(i: "Interpreter", method: OutsideMethod, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """Methods of an outside container that touch single items: no shadow. (A bounded deque drops items at its other end, at run time as here.)"""
-    container = method.container
-    if id(container) in i.outside.shadows:               # it was read as a whole since the method was looked up
-        return i.native(getattr(i.outside.shadows[id(container)], method.name), arguments, keywords)
-    if method.name in ("append", "add"):
-        i.outside.put(container, None, arguments[0])
-        return None
-    if method.name == "__setitem__":
-        i.set_item(container, arguments[0], arguments[1])
-        return None
-    if method.name == "setdefault":
-        if i.contains(container, arguments[0]):
-            return i.get_item(container, arguments[0])
-        value = arguments[1] if len(arguments) > 1 else None
-        i.set_item(container, arguments[0], value)
-        return value
-    if method.name == "__len__":
-        return i.outside.length(container)
-    if method.name == "__getitem__":
-        return i.get_item(container, arguments[0])
-    present = i.contains(container, arguments[0])
-    if method.name == "__contains__":
-        return present
-    default = arguments[1] if len(arguments) > 1 else keywords.get("default")
-    return i.get_item(container, arguments[0]) if present else default
-
-
-_CALLBACK_KEYWORDS = ("key", "func")
-_TAKES_FUNCTION = {map, filter, functools.reduce}
-_ITERATES = {
-    list, tuple, set, frozenset, sorted, zip, map, filter, enumerate, functools.reduce, dict.fromkeys,
-}
-_ITERATING_METHODS = {"extend", "update", "join", "union", "intersection", "difference", "extendleft", "symmetric_difference", "difference_update",
-                      "intersection_update", "issubset", "issuperset"}
-
-
-def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """A C function of the standard library that computes on its arguments alone."""
-    if function is dict and arguments:
-        return {**i.as_mapping(arguments[0]), **keywords}
-    module = getattr(function, "__module__", "") or ""
-    iterates = function in _ITERATES or module in ("itertools", "collections", "_collections", "heapq", "_heapq") if _hashable(function) else False
-    given = [i.iterate(a) if iterates and not isinstance(a, torch.Tensor) and hasattr(type(a), "__iter__") else a for a in arguments]
-    if iterates:
-        given = [i.iterate(a) if isinstance(a, torch.Tensor) and a.ndim else a for a in given]
-    if iterates or module == "itertools":
-        given = [i.callback(a) if isinstance(a, (types.FunctionType, types.MethodType)) or _interpreted_callable(a) else a for a in given]
-    keywords = {k: i.callback(v) if k in _CALLBACK_KEYWORDS and v is not None else v for k, v in keywords.items()}
-    if function is sorted or name == "sort":
-        _refuse_tensor_comparison(arguments, keywords)
-    if function is range or module in ("math", "cmath"):
-        given = [fix_deep(i, a) for a in given]
-        if any(isinstance(a, torch.Tensor) for a in given):
-            raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
-    return i.native(function, tuple(given), keywords)
-
-
-def _hashable(function: Any) -> bool:
-    return type(function).__hash__ is not None
-
-
-def _interpreted_callable(value: Any) -> bool:
-    return not isinstance(value, (type, torch.Tensor)) and python_method(value, "__call__") is not None
-
-
-def _refuse_tensor_comparison(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    if "key" not in keywords and any(True for _ in tensors_in(arguments)):
-        raise GraphBreak("AOT202", "sorting compares tensors")
-
-
-def native_method(i: "Interpreter", function: Any, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """A method of a tensor, or of a built-in container, string or number."""
-    if isinstance(owner, torch.Tensor):
-        return i.native(function, arguments, keywords)
-    if isinstance(owner, str) and name in ("format", "join", "format_map"):
-        if any(True for _ in tensors_in((arguments, keywords))):
-            raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
-        arguments, keywords = fix_deep(i, arguments), fix_deep(i, keywords)
-        if name == "format":
-            return _format_string(i, owner, arguments, keywords)
-    given = [i.iterate(a) if name in _ITERATING_METHODS and not isinstance(a, dict) else a for a in arguments]
-    if isinstance(owner, dict) and name in ("get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__") and given:
-        given[0] = i.as_key(given[0])
-    if isinstance(owner, SEQUENCES) and name in ("index", "count", "remove") and (
-            any(True for _ in tensors_in(owner)) or any(True for _ in tensors_in(given))):
-        return _find_in_sequence(i, owner, name, given[0])
-    if name == "sort":
-        _refuse_tensor_comparison((list(owner),), keywords)
-    keywords = {k: i.callback(v) if k == "key" and v is not None else v for k, v in keywords.items()}
-    return i.native(function, tuple(given), keywords)
-
-
-def _format_string(i: "Interpreter", text: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
-    for value in (*arguments, *keywords.values()):
-        if type(value).__module__ != "builtins":
-            format_value(i, value, None, "")
-    return str(i.plain(text.format, *arguments, **keywords))
-
-
-def _find_in_sequence(i: "Interpreter", owner: Any, name: str, wanted: Any) -> Any:
-    matches = [index for index, item in enumerate(owner) if i.same(item, wanted) or i.truth(operate(i, operator.eq, item, wanted))]
-    if name == "count":
-        return len(matches)
-    if not matches:
-        raise UserException(ValueError("value is not in list"))
-    if name == "index":
-        return matches[0]
-    del owner[matches[0]]
-    return None
-
-
-# numpy functions of plain numbers that give plain numbers; everything else of numpy is a break
-_NUMPY_PURE = {"prod", "sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "cumsum", "maximum", "minimum", "power", "linspace", "arange",
-               "isscalar", "round", "sin", "cos"}
-
-
-def numpy_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    given = fix_deep(i, arguments)
-    if name in _NUMPY_PURE and all(isinstance(a, (int, float, tuple, list)) for a in given) and not keywords \
-            and not any(True for _ in tensors_in(given)):
-        result = i.plain(function, *given)
-        if type(result).__name__ != "ndarray":
-            return result
-    raise GraphBreak("AOT204", f"numpy.{name} is called")
-
-
-def standard_library(i: "Interpreter", module: str, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """Python functions of the standard library that touch the world (a break), and copying."""
-    if function is copy.copy and arguments and not i.outside.is_container(arguments[0]):
-        value = arguments[0]
-        if isinstance(value, torch.Tensor):
-            return i.native(torch.clone, (value,), {})
-        return i.run_function(function, arguments, keywords)
-    if module == "copy":
-        return i.run_function(function, tuple(map(i.outside.whole, arguments)), keywords)
-    code = "AOT201" if module in ("warnings", "os", "tempfile", "shutil", "glob") else "AOT204"
-    raise GraphBreak(code, f"{module}.{function.__qualname__} is called")

@@ -172,6 +172,8 @@ def contains(i: "Interpreter", container: Any, key: Any) -> bool:
     if method is not None:
         return truth(i, i.call(method, (container, key), {}))
     if isinstance(container, (dict, set, frozenset)):
+        if isinstance(key, torch.Tensor) and id(container) not in i.outside.originals:
+            return any(item is key for item in container)      # tensors are hashed by identity, and equal ones share a stand-in
         key = as_key(i, key)
     elif isinstance(container, (list, tuple)):
         return any(i.same(item, key) or truth(i, operate(i, operator.eq, item, key)) for item in container)
@@ -210,7 +212,7 @@ def iterate(i: "Interpreter", value: Any) -> Any:
 
 
 def advance(i: "Interpreter", values: Any) -> tuple[bool, Any]:
-    """One step of a loop: (True, item) or (False, None)."""
+    """One step of a loop: (True, item), or (False, the generator's value) at the end."""
     method = python_method(values, "__next__")
     try:
         if method is not None and not i.is_interpreted_generator(values):
@@ -218,7 +220,7 @@ def advance(i: "Interpreter", values: Any) -> tuple[bool, Any]:
         return True, i.plain(next, values)
     except UserException as raised:
         if isinstance(raised.exception, StopIteration):
-            return False, None
+            return False, raised.exception.value
         raise
 
 

@@ -105,7 +105,16 @@ class Frontend:
 
     def keys(self) -> list[Key]:
         """(module, qualified name, code digest) of the entries and of every callee that was split."""
-        return list(self._states)
+        return [(key[0], name, key[2]) for key, name in self._names().items()]
+
+    def _names(self) -> dict[Key, str]:
+        """A qualified name for each function that no other one in its module has: two definitions of one name are ``f`` and ``f@2``."""
+        names: dict[Key, str] = {}
+        numbers: dict[tuple[str, str], int] = {}
+        for key in self._states:
+            number = numbers[key[:2]] = numbers.get(key[:2], 0) + 1
+            names[key] = key[1] if number == 1 else f"{key[1]}@{number}"
+        return names
 
     def analyze(self, run: bool = True) -> FrontendResult:
         """Split and capture for all situations. ``run`` False forbids running the user's code (``--no-run``): what lies behind a break stays
@@ -234,16 +243,17 @@ class Frontend:
 
     def _result(self, *extra: Diagnostic) -> FrontendResult:
         results = []
+        names = self._names()
         for key, state in self._states.items():
             compiled = {identity for identity, variants in state.variants.items() if variants}
             state.resplit(functools.partial(_is_compiled, compiled))
             assert state.split is not None
-            variants = {region.index: tuple(_renamed(v, key[1], region.index) for v in state.variants.get(region.identity, ()))
+            variants = {region.index: tuple(_renamed(v, names[key], region.index) for v in state.variants.get(region.identity, ()))
                         for region in state.split.regions}
             split = state.split if any(variants.values()) or self._leads_to_split(state) else None
             eager = [*self._eager_notes(state), *state.split.eager, *extra]
             lines = (state.source.first_line, state.source.first_line + state.source.text.count("\n"))
-            results.append(FunctionResult(key[0], key[1], state.source.file, lines, split, variants if split else {}, tuple(state.breaks),
+            results.append(FunctionResult(key[0], names[key], state.source.file, lines, split, variants if split else {}, tuple(state.breaks),
                                           tuple(eager)))
         return FrontendResult(tuple(results))
 

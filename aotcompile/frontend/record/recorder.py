@@ -21,7 +21,7 @@ from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
 from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, Refused, follow_sizes
 from aotcompile.frontend.interpret.interpreter import BreakPoint
 from aotcompile.frontend.library import is_library_module
-from aotcompile.frontend.record.source import FunctionSource, function_source
+from aotcompile.frontend.record.source import FunctionSource, defined_as, function_source
 from aotcompile.frontend.record.twins import TwinCode, make_twin
 from aotcompile.frontend.types import CapturedVariant, NodeRecord, SplitSource
 from aotcompile.frontend.interpret.decode import Position
@@ -123,7 +123,7 @@ class Recording:
         known = self.twins.get(id(function))
         if known is not None and known[0] is function:
             return known[1]
-        key = (function.__module__ or "", function.__qualname__, self.tools.digest(function.__code__))
+        key = (*defined_as(function), self.tools.digest(function.__code__))
         split = self.splits.get(key)
         if split is None:
             return None
@@ -321,6 +321,7 @@ def _child(call: Callable[[Recording], Any], splits: dict[Key, SplitSource], too
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
+        sys.stdout = sys.stderr = open(null, "w", encoding="utf-8", closefd=False)     # a program may have put others in their place
         try:
             call(recording)
         except Exception as error:      # noqa: BLE001 - the user's program may raise anything; it is reported

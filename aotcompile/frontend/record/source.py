@@ -53,8 +53,13 @@ def function_source(function: types.FunctionType, digest: str) -> FunctionSource
         return None
     skip = tree.body[0].lineno - 1
     text = "".join(text.splitlines(keepends=True)[skip:])
-    return FunctionSource(function.__module__ or "", function.__qualname__, file_label(code.co_filename, function.__module__ or ""), text,
-                          start + skip, indent, code.co_freevars, digest)
+    module, qualname = defined_as(function)
+    return FunctionSource(module, qualname, file_label(code.co_filename, module), text, start + skip, indent, code.co_freevars, digest)
+
+
+def defined_as(function: types.FunctionType) -> tuple[str, str]:
+    """(module, qualified name) of the definition that a function's code comes from (see `runtime.digest.defined_as`, which is the same)."""
+    return str(function.__globals__.get("__name__") or function.__module__ or ""), function.__code__.co_qualname
 
 
 def file_label(filename: str, module: str) -> str:

@@ -21,7 +21,7 @@ def retarget(module: fx.GraphModule, mode: FakeTensorMode) -> None:
     def fake(value: Any) -> Any:
         if isinstance(value, FakeTensor) and value.device.type == STAND_IN:
             with torch.no_grad():
-                return FakeTensor(mode, _meta_of(value, mode), torch.device("cuda", 0))
+                return FakeTensor(mode, _meta_of(value), torch.device("cuda", 0))
         return value
 
     for node in module.graph.nodes:
@@ -33,5 +33,8 @@ def retarget(module: fx.GraphModule, mode: FakeTensorMode) -> None:
     module.recompile()
 
 
-def _meta_of(value: FakeTensor, mode: FakeTensorMode) -> torch.Tensor:
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+def _meta_of(value: FakeTensor) -> torch.Tensor:
+    """A meta tensor on the same storage at the same offset: which values share memory must stay as it was."""
+    with torch._C._DisableTorchDispatch():
+        meta = torch.empty(0, dtype=value.dtype, device="meta")
+        return meta.set_(value.untyped_storage(), value.storage_offset(), value.shape, value.stride())  # type: ignore[call-overload]

@@ -167,7 +167,8 @@ class _Reader:
     def argument(self) -> Argument:
         word = self.next()
         if word == "%":
-            return BufferReference(self.next())
+            number = self.accept("%")
+            return BufferReference(self.next(), bool(number))
         if word == "[":
             items: list[Argument] = []
             while not self.accept("]"):

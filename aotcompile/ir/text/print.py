@@ -84,8 +84,8 @@ def _loops(loops: Iterable[Loop]) -> str:
 
 def argument_text(argument: Argument) -> str:
     match argument:
-        case BufferReference(name):
-            return f"%{name}"
+        case BufferReference(name, number):
+            return f"%{'%' if number else ''}{name}"
         case DTypeReference(name):
             return f"dtype({name})"
         case TorchReference(kind, text):

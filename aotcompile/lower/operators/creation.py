@@ -47,6 +47,12 @@ def _zeros(context: "Context", node: "Node", *arguments: Any, **keywords: Any) -
     return _filled(context, node, 0)
 
 
+@lowering("aten.empty_strided.default")
+def _empty_strided(context: "Context", node: "Node", *arguments: Any, **keywords: Any) -> Any:
+    """Memory that is written before it is read, or whose content is anything: zeros, which vanish where nothing reads them."""
+    return _filled(context, node, 0)
+
+
 @lowering("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
 def _ones(context: "Context", node: "Node", *arguments: Any, **keywords: Any) -> Any:
     return _filled(context, node, 1)

@@ -126,6 +126,8 @@ def reshape_index(index: Index, sizes: Index, target: Index) -> Index:
     """The index in a tensor of ``target`` sizes of the element that is at ``index`` in row-major ``sizes`` (equal numbers of elements).
 
     Runs of dimensions with equal products are mapped on their own, so that most dimensions keep their index."""
+    if ZERO in target:
+        return tuple(ZERO for _ in target)  # no element
     result: list[Expression] = []
     left, right = list(zip(index, sizes)), list(target)
     while left or right:
@@ -302,7 +304,7 @@ def _flip(context: "Context", node: "Node", base: Tensor, dims: tuple[int, ...])
 def _repeat(context: "Context", node: "Node", base: Tensor, repeats: Any) -> Tensor:
     def function(index: Index) -> Any:
         trailing = index[len(index) - base.rank :]
-        return base.load(tuple(ZERO if size == ONE else modulo(position, size) for position, size in zip(trailing, base.sizes)))
+        return base.load(tuple(ZERO if size in (ZERO, ONE) else modulo(position, size) for position, size in zip(trailing, base.sizes)))
 
     return context.fresh(context.root(node), function)
 

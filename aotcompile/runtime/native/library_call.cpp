@@ -35,7 +35,7 @@ at::Tensor wrapped_number(const c10::Scalar& number) {
 
 // A recipe for one argument.
 struct Argument {
-  enum class Kind { Constant, Buffer, Size, SizeTensor, List } kind = Kind::Constant;
+  enum class Kind { Constant, Buffer, Number, NumberTensor, Size, SizeTensor, List } kind = Kind::Constant;
   c10::IValue constant;
   int buffer = -1;
   Expression size;
@@ -47,6 +47,8 @@ struct Argument {
     switch (kind) {
       case Kind::Constant: return constant;
       case Kind::Buffer: return run.owned[static_cast<size_t>(buffer)];
+      case Kind::Number: return run.owned[static_cast<size_t>(buffer)].item();
+      case Kind::NumberTensor: return wrapped_number(run.owned[static_cast<size_t>(buffer)].item());
       case Kind::Size: {
         const int64_t value = size.evaluate(run.symbols.data());
         return as_float ? c10::IValue(static_cast<double>(value)) : c10::IValue(value);
@@ -153,6 +155,14 @@ class ArgumentReader {
     if (kind == "buffer") {
       if (type->kind() != c10::TypeKind::TensorType) mismatch("a tensor for " + type->repr_str());
       result.kind = Argument::Kind::Buffer;
+      result.buffer = reader_.find(value);
+      reader_.called[static_cast<size_t>(result.buffer)] = true;
+      return result;
+    }
+    if (kind == "number") {
+      const bool tensor = type->kind() == c10::TypeKind::TensorType;
+      if (!tensor && type->kind() != c10::TypeKind::NumberType) unsupported("a run-time number for " + type->repr_str());
+      result.kind = tensor ? Argument::Kind::NumberTensor : Argument::Kind::Number;
       result.buffer = reader_.find(value);
       reader_.called[static_cast<size_t>(result.buffer)] = true;
       return result;

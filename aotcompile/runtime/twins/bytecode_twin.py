@@ -8,10 +8,15 @@ The text is read, not run. Bytecode is that of one CPython version: another one 
 from __future__ import annotations
 
 import ast
-from types import CodeType
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from aotcompile.runtime.digest import TAG
+from aotcompile.runtime import reporting
+from aotcompile.runtime.digest import DIGEST_ATTRIBUTE, TAG, same_digest
+from aotcompile.runtime.loader import MANIFEST, Refused, bind, package_at
 
 
 def code_objects(text: str, original: CodeType) -> dict[str, CodeType]:
@@ -48,3 +53,66 @@ def _constant(value: Any, original: CodeType) -> Any:
             raise ValueError(f"the original has no constant {number}")
         return original.co_consts[number]
     return value
+
+
+# ---- in generated modules -----------------------------------------------------------------------------------------------------------------
+
+
+def bind_bytecode(module_name: str, module_file: str, namespace: dict[str, Any], functions: Mapping[str, tuple[str, str]]) -> None:
+    """For generated modules, at their end: puts split functions in the place of the originals that have no source text.
+
+    ``functions``: qualified name -> (the original's digest, path of its bytecode.py in the package). What does not fit (another CPython, a function
+    that came out differently) stays as it is."""
+    region = bind(module_name, module_file)
+    folder = os.path.dirname(os.path.abspath(module_file))
+    while not os.path.isfile(os.path.join(folder, MANIFEST)) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    package = package_at(folder)
+    for qualname, (digest, path) in functions.items():
+        for function, replace in list(_places(namespace, qualname.partition("@")[0])):       # "f@2": the second function of that name
+            if DIGEST_ATTRIBUTE in function.__dict__ or not same_digest(digest, function):
+                continue
+            try:
+                replace(_twin(function, code_objects(package.text(path), function.__code__), digest, qualname, region))
+            except (Refused, ValueError, SyntaxError) as error:
+                reporting.refuse(f"{folder}:{path}",
+                                 f"AOT606 the split bytecode of {module_name}:{qualname} cannot be used: {error}. It runs eagerly.")
+
+
+def _places(namespace: dict[str, Any], qualname: str) -> Iterator[tuple[FunctionType, Callable[[FunctionType], None]]]:
+    """Where the module holds functions of this qualified name: under any global name, or in a class that the name leads to."""
+    for name, value in namespace.items():
+        if isinstance(value, FunctionType) and value.__code__.co_qualname == qualname:
+            yield value, functools.partial(namespace.__setitem__, name)
+    *owners, last = qualname.split(".")
+    owner: Any = namespace.get(owners[0]) if owners else None
+    for part in owners[1:]:
+        owner = getattr(owner, part, None)
+    if isinstance(owner, type) and isinstance(owner.__dict__.get(last), FunctionType):
+        yield owner.__dict__[last], functools.partial(setattr, owner, last)
+
+
+def _twin(function: FunctionType, codes: Mapping[str, CodeType], digest: str, qualname: str,
+          region: Callable[[str, FunctionType], Any]) -> FunctionType:
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+    for name in codes[""].co_freevars:
+        if name.startswith("_call_"):
+            cells[name] = CellType(_itself)
+    for name, code in codes.items():
+        if name:
+            eager = FunctionType(code, function.__globals__, name, None, tuple([cells[free] for free in code.co_freevars]))
+            eager.__module__ = function.__module__
+            stub = name.removesuffix("_eager")
+            cells[stub] = CellType(region(f"{qualname}:{stub[1:]}", eager))
+    twin = FunctionType(codes[""], function.__globals__, function.__name__, function.__defaults__,
+                        tuple([cells[free] for free in codes[""].co_freevars]))
+    twin.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(twin, function)
+    del twin.__wrapped__                                         # type: ignore[attr-defined]
+    twin.__dict__[DIGEST_ATTRIBUTE] = digest
+    return twin
+
+
+def _itself(function: Any) -> Any:
+    """Callees that were split are split in their own modules."""
+    return function

@@ -133,6 +133,9 @@ class _Compiled:
     def __init__(self, package: Package, functions: Sequence[SplitFunction]) -> None:
         self.package = package
         self.splits = {(split.module, split.qualname): split for split in functions}
+        self.definitions: dict[tuple[str, str], list[SplitFunction]] = {}
+        for split in functions:                                  # "name@2": another function of the same name
+            self.definitions.setdefault((split.module, split.qualname.partition("@")[0]), []).append(split)
         self.codes: dict[SplitFunctionKey, _Code] = {}
         self.twins: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, FunctionType | None]] = weakref.WeakKeyDictionary()
         self.counters: dict[tuple[str, str], reporting.Counters] = {}
@@ -153,10 +156,14 @@ class _Compiled:
         return twin
 
     def _make_twin(self, function: FunctionType) -> FunctionType | None:
-        key = (function.__module__ or "", function.__qualname__)        # no module: made by exec
-        split = self.splits.get(key)
-        if split is None or digest.DIGEST_ATTRIBUTE in function.__dict__ or not digest.same_digest(split.digest, function):
+        candidates = self.definitions.get(digest.defined_as(function), ())
+        declared = function.__dict__.get(digest.DIGEST_ATTRIBUTE)
+        if not candidates or declared is not None and digest.digest_of(function) == declared:
             return None
+        split = next((s for s in candidates if digest.same_digest(s.digest, function)), None)
+        if split is None:
+            return None
+        key = (split.module, split.qualname)
         code = self.codes.get(key)
         if code is None:
             try:
@@ -271,7 +278,9 @@ def _object_twin(compiled: _Compiled, original: Any, method: str) -> Any:
         "__reduce_ex__": reduce, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__}
     metaclass: Any = type(cls)
-    twin_class = metaclass(cls.__name__, (_Quiet, cls), members)
+    hooked = any("__init_subclass__" in base.__dict__ for base in cls.__mro__[:-1])
+    # With one base, the program may still assign ``__class__`` (torch's lazy modules do).
+    twin_class = metaclass(cls.__name__, (_Quiet, cls) if hooked else (cls,), members)
     twin = object.__new__(twin_class)
     object.__setattr__(twin, "__dict__", original.__dict__)
     return twin

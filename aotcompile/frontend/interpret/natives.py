@@ -1,0 +1,203 @@
+"""Calls of native code: methods of containers from outside, C functions with callbacks or lazy results, numpy, the standard library."""
+from __future__ import annotations
+
+import collections
+import copy
+import functools
+import itertools
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.interpret.attributes import OutsideMethod
+from aotcompile.frontend.interpret.operations import fix_deep, format_value, operate, python_method
+from aotcompile.frontend.capture.outside import SEQUENCES
+from aotcompile.frontend.capture.graph import tensors_in
+from aotcompile.frontend.capture.signals import GraphBreak, UserException
+
+if TYPE_CHECKING:
+    from aotcompile.frontend.interpret.interpreter import Interpreter
+
+
+def outside_method(i: "Interpreter", method: OutsideMethod, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Methods of an outside container that touch single items: no shadow. (A bounded deque drops items at its other end, at run time as here.)"""
+    container = method.container
+    if id(container) in i.outside.shadows:               # it was read as a whole since the method was looked up
+        return i.native(getattr(i.outside.shadows[id(container)], method.name), arguments, keywords)
+    if method.name in ("append", "add"):
+        i.outside.put(container, None, arguments[0])
+        return None
+    if method.name == "__setitem__":
+        i.set_item(container, arguments[0], arguments[1])
+        return None
+    if method.name == "setdefault":
+        if i.contains(container, arguments[0]):
+            return i.get_item(container, arguments[0])
+        value = arguments[1] if len(arguments) > 1 else None
+        i.set_item(container, arguments[0], value)
+        return value
+    if method.name == "__len__":
+        return i.outside.length(container)
+    if method.name == "__getitem__":
+        return i.get_item(container, arguments[0])
+    present = i.contains(container, arguments[0])
+    if method.name == "__contains__":
+        return present
+    default = arguments[1] if len(arguments) > 1 else keywords.get("default")
+    return i.get_item(container, arguments[0]) if present else default
+
+
+_READS_ITEM = {"get", "__getitem__", "__contains__"}
+_READS_ALL = {"keys", "values", "items", "__iter__", "copy", "__len__"}
+
+
+def outside_subclass(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A method of dict, list, ... on an outside instance of a subclass: reading a dict is guarded item by item, everything else is left outside."""
+    container = arguments[0]
+    if not isinstance(container, dict) or name not in (*_READS_ITEM, *_READS_ALL):
+        raise GraphBreak("AOT205", f"{name}() on a {type(container).__name__} from outside")
+    if name in _READS_ALL:
+        return i.call(i.load_attribute(i.outside.plain_mapping(container), name), arguments[1:], keywords)
+    key = i.as_key(arguments[1])
+    if not i.outside.contains_of_subclass(container, key):
+        if name == "__getitem__":
+            raise UserException(KeyError(key))
+        return False if name == "__contains__" else arguments[2] if len(arguments) > 2 else keywords.get("default")
+    if name == "__contains__":
+        return True
+    path, value = i.outside.paths[id(container)], dict.__getitem__(container, key)
+    if python_method(container, "__getitem__") is None:
+        return i.outside.read(value, path.item(key))
+    # A path's [key] would go through the class's own __getitem__; classes and functions in a library's table need no guard.
+    module = {"module": path.root[1], "global": i.home.__globals__.get("__name__")}.get(path.root[0])
+    if module and is_library_module(module) and isinstance(value, (type, types.FunctionType)):
+        return value
+    raise GraphBreak("AOT205", f"{name}() past the __getitem__ of a {type(container).__name__} from outside")
+
+
+_CALLBACK_KEYWORDS = ("key", "func")
+_TAKES_FUNCTION = {map, filter, functools.reduce}
+_ITERATES = {
+    list, tuple, set, frozenset, sorted, zip, map, filter, enumerate, functools.reduce, dict.fromkeys,
+}
+_ITERATING_METHODS = {"extend", "update", "join", "union", "intersection", "difference", "extendleft", "symmetric_difference", "difference_update",
+                      "intersection_update", "issubset", "issuperset"}
+
+
+def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A C function of the standard library that computes on its arguments alone."""
+    if function is dict and arguments:
+        return {**i.as_mapping(arguments[0]), **keywords}
+    module = getattr(function, "__module__", "") or ""
+    iterates = function in _ITERATES or module in ("itertools", "collections", "_collections", "heapq", "_heapq") if _hashable(function) else False
+    positions = _iterated(function, module, len(arguments)) if iterates else ()
+    given = [i.iterate(a) if number in positions and (a.ndim if isinstance(a, torch.Tensor) else hasattr(type(a), "__iter__")) else a
+             for number, a in enumerate(arguments)]
+    if iterates or module == "itertools":
+        given = [i.callback(a) if isinstance(a, (types.FunctionType, types.MethodType)) or _interpreted_callable(a) else a for a in given]
+    keywords = {k: i.callback(v) if k in _CALLBACK_KEYWORDS and v is not None else v for k, v in keywords.items()}
+    if function is sorted or name == "sort":
+        _refuse_tensor_comparison(arguments, keywords)
+    if function is range or module in ("math", "cmath"):
+        given = [fix_deep(i, a) for a in given]
+        if any(isinstance(a, torch.Tensor) for a in given):
+            raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
+    return i.native(function, tuple(given), keywords)
+
+
+def _iterated(function: Any, module: str, count: int) -> tuple[int, ...]:
+    """Which arguments are iterated; the others are kept or handed on as they are."""
+    if function is functools.reduce:
+        return (1,)
+    if function is itertools.repeat:
+        return ()
+    if function in (dict.fromkeys, enumerate, itertools.accumulate, itertools.islice, collections.deque, itertools.combinations,
+                    itertools.permutations):
+        return (0,)
+    return (0,) if module == "_heapq" else tuple(range(count))
+
+
+def _hashable(function: Any) -> bool:
+    return type(function).__hash__ is not None
+
+
+def _interpreted_callable(value: Any) -> bool:
+    return not isinstance(value, (type, torch.Tensor)) and python_method(value, "__call__") is not None
+
+
+def _refuse_tensor_comparison(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    compared = [list(a) if isinstance(a, dict) else a for a in arguments]      # of a dict, the keys
+    if "key" not in keywords and any(True for _ in tensors_in(compared)):
+        raise GraphBreak("AOT202", "sorting compares tensors")
+
+
+def native_method(i: "Interpreter", function: Any, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A method of a tensor, or of a built-in container, string or number."""
+    if isinstance(owner, torch.Tensor):
+        return i.native(function, arguments, keywords)
+    if isinstance(owner, str) and name in ("format", "join", "format_map"):
+        if any(True for _ in tensors_in((arguments, keywords))):
+            raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
+        arguments, keywords = fix_deep(i, arguments), fix_deep(i, keywords)
+        if name == "format":
+            return _format_string(i, owner, arguments, keywords)
+    given = [i.iterate(a) if name in _ITERATING_METHODS and not isinstance(a, dict) else a for a in arguments]
+    if isinstance(owner, dict) and name in ("get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__") and given:
+        given[0] = i.as_key(given[0])
+    if isinstance(owner, SEQUENCES) and name in ("index", "count", "remove") and (
+            any(True for _ in tensors_in(owner)) or any(True for _ in tensors_in(given))):
+        return _find_in_sequence(i, owner, name, given[0])
+    if name == "sort":
+        _refuse_tensor_comparison((list(owner),), keywords)
+    keywords = {k: i.callback(v) if k == "key" and v is not None else v for k, v in keywords.items()}
+    return i.native(function, tuple(given), keywords)
+
+
+def _format_string(i: "Interpreter", text: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    for value in (*arguments, *keywords.values()):
+        if type(value).__module__ != "builtins":
+            format_value(i, value, None, "")
+    return str(i.plain(text.format, *arguments, **keywords))
+
+
+def _find_in_sequence(i: "Interpreter", owner: Any, name: str, wanted: Any) -> Any:
+    matches = [index for index, item in enumerate(owner) if i.same(item, wanted) or i.truth(operate(i, operator.eq, item, wanted))]
+    if name == "count":
+        return len(matches)
+    if not matches:
+        raise UserException(ValueError("value is not in list"))
+    if name == "index":
+        return matches[0]
+    del owner[matches[0]]
+    return None
+
+
+# numpy functions of plain numbers that give plain numbers; everything else of numpy is a break
+_NUMPY_PURE = {"prod", "sqrt", "log", "log2", "log10", "exp", "ceil", "floor", "cumsum", "maximum", "minimum", "power", "linspace", "arange",
+               "isscalar", "round", "sin", "cos"}
+
+
+def numpy_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    given = fix_deep(i, arguments)
+    if name in _NUMPY_PURE and all(isinstance(a, (int, float, tuple, list)) for a in given) and not keywords \
+            and not any(True for _ in tensors_in(given)):
+        result = i.plain(function, *given)
+        if type(result).__name__ != "ndarray":
+            return result
+    raise GraphBreak("AOT204", f"numpy.{name} is called")
+
+
+def standard_library(i: "Interpreter", module: str, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Python functions of the standard library that touch the world (a break), and copying."""
+    if function is copy.copy and arguments and not i.outside.is_container(arguments[0]):
+        value = arguments[0]
+        if isinstance(value, torch.Tensor):
+            return i.native(torch.clone, (value,), {})
+        return i.run_function(function, arguments, keywords)
+    if module == "copy":
+        return i.run_function(function, tuple(map(i.outside.whole, arguments)), keywords)
+    code = "AOT201" if module in ("warnings", "os", "tempfile", "shutil", "glob") else "AOT204"
+    raise GraphBreak(code, f"{module}.{function.__qualname__} is called")

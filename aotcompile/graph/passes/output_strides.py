@@ -1,0 +1,59 @@
+"""Outputs in the memory layout that the captured run gave.
+
+Decompositions keep values, not always layout: ``ones_like(t)`` of a (7, 1) tensor with strides (1, 7) becomes ``full([7, 1])`` with strides (1, 1).
+
+    return (full,)   ->   as_strided = as_strided(full, [7, 1], [1, 7]); return (as_strided,)          only sizes of 1 differ: the same elements
+    return (add,)    ->   permute, clone, permute back                                                 the order of the dimensions differs: a copy
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+Strides = Sequence["int | str"]
+
+
+def restore_output_strides(module: fx.GraphModule, expected: Sequence[Strides], mode: Any) -> None:
+    """``expected``: strides of the first outputs, a text for a symbolic one (those are not compared)."""
+    output = module.graph.output_node()
+    results = list(output.args[0])
+    for number, strides in enumerate(expected):
+        node = results[number]
+        if isinstance(node, fx.Node) and isinstance(value := node.meta.get("val"), torch.Tensor) and value.layout is torch.strided:
+            with module.graph.inserting_before(output):
+                results[number] = _restored(module.graph, node, value, strides, mode)
+    output.args = (tuple(results),)
+    module.recompile()
+
+
+def _restored(graph: fx.Graph, node: fx.Node, value: torch.Tensor, strides: Strides, mode: Any) -> fx.Node:
+    known = [d for d in range(value.dim()) if type(value.shape[d]) is int and type(value.stride(d)) is int and type(strides[d]) is int]
+    differing = [d for d in known if value.stride(d) != strides[d]]
+    if not differing or value.numel() == 0:
+        return node
+    if all(value.shape[d] == 1 for d in differing):
+        wanted = [strides[d] if d in differing else value.stride(d) for d in range(value.dim())]
+        return _call(graph, node, mode, aten.as_strided.default, list(value.shape), wanted)
+    if len(known) < value.dim():
+        return node
+    order = sorted(range(value.dim()), key=lambda d: (-int(strides[d]), d))
+    back = [order.index(d) for d in range(value.dim())]
+    permuted = _call(graph, node, mode, aten.permute.default, order)
+    copied = _call(graph, permuted, mode, aten.clone.default, memory_format=torch.contiguous_format)
+    restored = _call(graph, copied, mode, aten.permute.default, back)
+    again = restored.meta["val"]
+    if all(again.stride(d) == strides[d] or again.shape[d] == 1 for d in range(value.dim())):
+        return _restored(graph, restored, again, strides, mode)
+    return node                                                  # gaps or overlaps: eager's layout cannot be had with a copy
+
+
+def _call(graph: fx.Graph, node: fx.Node, mode: Any, operator: Any, *arguments: Any, **keywords: Any) -> fx.Node:
+    made = graph.call_function(operator, (node, *arguments), keywords)
+    made.meta.update({key: node.meta[key] for key in ("place", "source") if key in node.meta})
+    with mode, torch.no_grad():
+        made.meta["val"] = operator(node.meta["val"], *arguments, **keywords)
+    return made

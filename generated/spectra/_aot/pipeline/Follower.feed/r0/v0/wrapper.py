@@ -1,0 +1,24 @@
+"""Follower.feed:r0: what runs when the guards of this variant hold.
+
+The native executor follows plan.json, which says the same. Graph inputs, in order:
+    arg0: f32[256][1] = block
+    fetched[0] = self
+"""
+import torch
+
+
+def epilogue(inputs, outputs, symbols, fetched):
+    fetched[0].level = outputs[0]
+    fetched[0].blocks = 1
+    return (outputs[0], outputs[1])
+
+
+# ---- computation ----------------------------------------------------------------------------------------------------
+
+
+def inference(inputs, runtime):
+    arg0, = inputs
+    sqrt = runtime.empty((), (), torch.float32, "cpu")
+    gt = runtime.empty((), (), torch.bool, "cpu")
+    runtime.launch("cpp_red_fused_gt_mean_mul_pow_sqrt_0", (arg0, sqrt, gt), ())
+    return [sqrt, gt]

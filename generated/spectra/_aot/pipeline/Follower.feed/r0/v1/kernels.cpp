@@ -1,0 +1,39 @@
+// Kernels of one compiled variant. C ABI: int32_t kernel(void *const *buffers, const int64_t *sizes), 0 on success.
+// Support headers: aotcompile/codegen/cpp/include, version cc62fdd8e651
+#include "aotcompile_parallel.h"
+
+using namespace aotcompile;
+
+// pipeline.py:40: pow, mean, sqrt
+// pipeline.py:41: mul, add
+// pipeline.py:43: mul, gt
+extern "C" int32_t cpp_red_fused_add_gt_mean_mul_pow_sqrt_0(void *const *buffers, const int64_t *sizes) {
+  constexpr int N = lanes_of(4);
+  return parallel_for(1, 524, [=](int64_t begin, int64_t end) {
+    const float *const in0 = (const float *)buffers[0];
+    const float *const in1 = (const float *)buffers[1];
+    float *const out0 = (float *)buffers[2];
+    float *const out1 = (float *)buffers[3];
+    bool *const out2 = (bool *)buffers[4];
+    int32_t status = 0;
+    Vector<float, N> total0 = splat<N>((float)0);
+    vector_loop<N>(0, 256, [&](int64_t r0, auto lanes) AOT_LAMBDA {
+      auto tmp1 = load<N>(in0 + r0, lanes);
+      auto tmp2 = tmp1 * tmp1;
+      total0 = Sum::combine(total0, where_active(lanes, tmp2, splat<N>((float)0)));
+    });
+    auto tmp3 = reduce_lanes<Sum>(total0);
+    auto tmp4 = tmp3 / splat<1>(256.0f);
+    auto tmp5 = sqrt(tmp4);
+    store<1>(out0, tmp5, AllLanes());
+    auto tmp6 = load<1>(in1, AllLanes());
+    auto tmp7 = tmp6 * splat<1>(0.9f);
+    auto tmp8 = tmp5 * splat<1>(0.1f);
+    auto tmp9 = tmp7 + tmp8;
+    store<1>(out1, tmp9, AllLanes());
+    auto tmp10 = tmp9 * splat<1>(1.5f);
+    auto tmp11 = tmp5 > tmp10;
+    store<1>(out2, tmp11, AllLanes());
+    return status;
+  });
+}

@@ -1,0 +1,94 @@
+"""Operators whose eager semantics are easy to miss, each through the whole pipeline and compared with eager."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import aotcompile
+
+
+def check(function: Callable[..., Any], *inputs: Any, others: tuple[tuple[Any, ...], ...] = (), compiled: bool = True) -> None:
+    """Compile for ``inputs``; compare values, strides and changed inputs with eager there and on ``others``. ``compiled``: a region must have run."""
+    def copies(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(torch.as_strided(v._base.clone(), v.shape, v.stride(), v.storage_offset()) if isinstance(v, torch.Tensor) and v._base is not None
+                     else v.clone(memory_format=torch.preserve_format) if isinstance(v, torch.Tensor) else v for v in values)
+
+    ours = aotcompile.compile(function, example_inputs=(copies(inputs), {}))
+    for given in (inputs, *others):
+        mine, theirs = copies(given), copies(given)
+        torch.manual_seed(3)
+        got = ours(*mine)
+        torch.manual_seed(3)
+        wanted = function(*theirs)
+        got, wanted = ((v,) if isinstance(v, torch.Tensor) else v for v in (got, wanted))
+        for a, b in zip(got, wanted, strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+            torch.testing.assert_close(a, b, equal_nan=True)
+        for a, b in zip(mine, theirs):
+            if isinstance(a, torch.Tensor):
+                torch.testing.assert_close(a, b, equal_nan=True)
+    if compiled:
+        assert sum(region.hits for region in aotcompile.info(ours).report().regions) > 0
+
+
+def test_results_without_elements() -> None:
+    """Kernels whose loops have no iteration read nothing: memory without elements has no address."""
+    def f(x: torch.Tensor, empty: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (torch.gather(x, 0, index) + 1, empty.repeat(2, 3), (empty + 1).reshape(0, 2) * 2, empty.repeat(1, 0), rows.sum(1), rows.exp().sum(1) + 1,
+                torch.tile(x, (0,)), rows.prod(1), torch.cat([rows, rows], 1).mean(1))
+
+    check(f, torch.arange(5.0), torch.empty(0), torch.empty(0, dtype=torch.int64), torch.empty(4, 0))
+
+
+def test_sizes_that_are_data() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.nonzero(x), torch.masked_select(x, x > 2), x[x > 1] * 2, torch.nonzero(x) + 1
+
+    x = torch.arange(12.0).reshape(3, 4) % 5
+    check(f, x, others=((torch.zeros(3, 4),), (torch.ones(3, 4) * 3,)))
+
+
+def test_operators_of_torch_ops_run_once() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        torch.ops.aten.add_(x, 1)
+        torch.ops.aten.mul_.Tensor(y, x)
+        return x + y, torch.ops.aten.bernoulli(y * 0 + 0.5), torch.rand(3)
+
+    check(f, torch.arange(4.0), torch.arange(4.0) + 1)
+
+
+def test_as_strided_counts_from_the_storage() -> None:
+    def absolute(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x, (2, 2), (1, 2), 1)
+
+    def relative(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x, (2, 2), (1, 2))
+
+    whole = torch.arange(20.0)
+    views = tuple((whole[offset:offset + 8],) for offset in (5, 0, 3))
+    check(absolute, *views[0], others=views[1:], compiled=False)
+    check(relative, *views[0], others=views[1:])
+
+
+def test_like_operators_keep_the_strides_of_dimensions_of_size_one() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.ones_like(x), torch.full_like(x, 3), torch.zeros_like(y), torch.empty_like(y).copy_(y), torch.ones_like(y, dtype=torch.int64)
+
+    check(f, torch.arange(7.0)[None].t().clone(memory_format=torch.preserve_format), torch.empty_strided((2, 1, 3, 1), (3, 6, 1, 99)).zero_())
+
+
+def test_capture_leaves_no_function_mode_behind() -> None:
+    from torch.overrides import _get_current_function_mode_stack
+
+    def f(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.triplet_margin_with_distance_loss(a, b, c, distance_function=torch.nn.PairwiseDistance())
+
+    check(f, torch.rand(5, 4), torch.rand(5, 4), torch.rand(5, 4), compiled=False)
+    assert not _get_current_function_mode_stack()
+
+
+if __name__ == "__main__":
+    pytest.main([__file__])

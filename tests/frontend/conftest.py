@@ -1,0 +1,7 @@
+"""Makes the sample functions next to the tests importable (`bytecode_samples`)."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
