@@ -21,12 +21,13 @@ from .recorder import FOLDER, PACKAGES
 HEADER = "# Signatures seen by aotcompile record: types, sizes, strides and Python constants, no values of tensors. Review and commit.\n"
 START = """import os, sys
 sys.path.remove(os.path.dirname(__file__))
-sys.modules.pop("sitecustomize", None)
+ours = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize
 except ModuleNotFoundError as error:
     if error.name != "sitecustomize":
         raise
+    sys.modules["sitecustomize"] = ours         # the import system looks for it when we are done
 from aotcompile.cli.recorder import install
 install()
 """

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
 import torch
 from torch._guards import Source
 from torch._subclasses.fake_tensor import (
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy.functions import Max
 
 VALUE_NEEDED = (DataDependentOutputException, GuardOnDataDependentSymNode)
 SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
@@ -20,7 +22,7 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
     "FakeTensor", "FakeTensorMode", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
-    "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "same_size", "size_hint", "symbol_expression",
+    "is_data_dependent", "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "same_size", "size_hint", "symbol_expression",
 ]
 
 
@@ -87,13 +89,20 @@ def size_hint(value: Any) -> int:
     return int(expression.xreplace({symbol: hints.get(symbol, DATA_DEPENDENT_HINT) for symbol in expression.free_symbols}))
 
 
+def is_data_dependent(fake: torch.Tensor) -> bool:
+    """Whether a size of the tensor is known at run time only."""
+    return any(isinstance(size, torch.SymInt) and size.node.hint is None for size in fake.shape)
+
+
 def same_size(first: Any, second: Any) -> bool:
     """Whether two sizes are equal. Equal expressions are, for all sizes; where only the example values are equal, that becomes a guard."""
     if size_hint(first) != size_hint(second):
         return False
     if any(isinstance(size, torch.SymInt) and size.node.hint is None for size in (first, second)):
-        both = [symbol_expression(size) if isinstance(size, torch.SymInt) else size for size in (first, second)]
-        return bool(both[0] == both[1])  # a size that is data has no example value to guard on
+        # A size that is data has no example value to guard on. Strides have Max(1, size) in them: they differ for tensors without elements only.
+        both = [symbol_expression(size) if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in (first, second)]
+        found = [size.replace(Max, lambda *parts: parts[1] if len(parts) == 2 and parts[0] == 1 else Max(*parts)) for size in both]
+        return bool(found[0] == found[1])
     return not isinstance(first == second, torch.SymBool) or bool(first == second)
 
 

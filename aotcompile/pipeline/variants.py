@@ -5,6 +5,7 @@ The stage list as data: `STAGES` names what `show` prints and in which order it 
 from __future__ import annotations
 
 import json
+import traceback
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +51,10 @@ def build_variant(variant: CapturedVariant, *, backend: str, language: str = "cp
         return _build_variant(variant, backend, language)
     except (UnsupportedGraph, AotCompileError) as unsupported:
         return unsupported.diagnostics[0]
+    except Exception as error:  # noqa: BLE001  a defect of ours in one variant must not take the build with it: it is reported, the region stays eager
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"internal error of a stage: {type(error).__name__}: {next(iter(str(error).splitlines()), '')} ({place.name})."
+        return Diagnostic("AOT399", "warning", text, None, "Please report it; the region runs eagerly.")
 
 
 def _build_variant(variant: CapturedVariant, backend: str, language: str) -> BuiltVariant:

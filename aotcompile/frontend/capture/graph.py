@@ -14,7 +14,15 @@ from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
-from aotcompile.frontend.torch_private import NO_FAKE_KERNEL, SHAPE_NEEDS_VALUE, VALUE_NEEDED, FakeTensor, FakeTensorMode, same_size
+from aotcompile.frontend.torch_private import (
+    NO_FAKE_KERNEL,
+    SHAPE_NEEDS_VALUE,
+    VALUE_NEEDED,
+    FakeTensor,
+    FakeTensorMode,
+    is_data_dependent,
+    same_size,
+)
 
 _T = torch.Tensor
 
@@ -185,8 +193,9 @@ class GraphRecorder(TorchFunctionMode):
         """The recorded tensor that is the whole of the memory ``fake`` is a view of, if there is one."""
         wanted = fake.untyped_storage()._cdata
         for other, _ in self._nodes.values():
-            if other.untyped_storage()._cdata == wanted and other.dtype == fake.dtype and same_size(other.storage_offset(), 0) \
-                    and other.is_contiguous() and same_size(other.numel() * other.element_size(), other.untyped_storage().nbytes()):
+            if other.untyped_storage()._cdata == wanted and other.dtype == fake.dtype and not is_data_dependent(other) \
+                    and same_size(other.storage_offset(), 0) and other.is_contiguous() \
+                    and same_size(other.numel() * other.element_size(), other.untyped_storage().nbytes()):
                 return other
         return None
 

@@ -15,7 +15,7 @@ from aotcompile.frontend.capture.outside import Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, SymbolTable
-from aotcompile.frontend.torch_private import FakeTensor, is_parameter, new_fake_mode, symbol_expression
+from aotcompile.frontend.torch_private import FakeTensor, is_data_dependent, is_parameter, new_fake_mode, symbol_expression
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
 from aotcompile.ir.dtypes import BY_TORCH_NAME
 from aotcompile.ir.guards import Guard, TensorFacts, constant_json
@@ -208,7 +208,7 @@ class Capture:
         variant = CapturedVariant(
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
-            tuple(tuple(map(self._number_text, fake.stride())) if fake.layout is torch.strided else () for fake in builder.outputs))
+            tuple(self._strides_text(fake) for fake in builder.outputs))
         return Captured(variant, result, self.symbols)
 
     def _reads_grad_state(self) -> bool:
@@ -242,6 +242,10 @@ class Capture:
         if isinstance(stand_in, FakeTensor):
             return GraphInput(f"arg{number}", "tensor", path, self._facts(real, stand_in, flags), mutated=mutated)
         return GraphInput(f"n{number}", "number", path, number=type(real).__name__, hint=real)
+
+    def _strides_text(self, fake: FakeTensor) -> tuple[int | str, ...]:
+        """The strides of an output; () where they are not relied on (no strides, or sizes that are data)."""
+        return () if fake.layout is not torch.strided or is_data_dependent(fake) else tuple(map(self._number_text, fake.stride()))
 
     def _number_text(self, value: Any) -> int | str:
         """A size or stride: a number, or the text of an expression over size symbols."""

@@ -311,6 +311,8 @@ def _call_module(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any
 def _call_native(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     name = getattr(function, "__name__", type(function).__name__)
     owner = getattr(function, "__self__", None)
+    if isinstance(function, types.MethodDescriptorType) and arguments and isinstance(arguments[0], contextvars.ContextVar):
+        return _context_variable(i, arguments[0], name, arguments[1:])
     if isinstance(owner, contextvars.ContextVar):
         return _context_variable(i, owner, name, arguments)
     if isinstance(owner, torch.Tensor) or (not isinstance(owner, (types.ModuleType, type(None))) and type(owner).__module__ == "builtins"):

@@ -190,9 +190,9 @@ class Interpreter:
         raise UserException(NameError(f"name '{name}' is not defined"))
 
     def read_global(self, module: str | None, name: str, value: Any) -> Any:
-        """A module's global; ``module`` None is the region's own module. Classes, functions and modules of libraries carry no guards."""
+        """A module's global; ``module`` None is the region's own module. Classes, functions, operators and modules of libraries carry no guards."""
         if module is not None and is_library_module(module) and isinstance(
-                value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)):
+                value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
             return value
         path = Path(("global", name)) if module is None else Path(("module", module)).attribute(name)
         return self.outside.read(value, path)

@@ -21,6 +21,7 @@ def rename_nodes(module: fx.GraphModule, placeholders: Sequence[str] = ()) -> di
         arguments, keywords = fx.node.map_arg((node.args, node.kwargs), lambda argument: made[argument])
         if node.op == "placeholder":
             new = graph.placeholder(name)
+            new.target = new.name                            # two of one name: the graph made the second one's name unique
         else:
             new = graph.create_node(node.op, node.target, arguments, keywords, name=name)
         new.meta = node.meta

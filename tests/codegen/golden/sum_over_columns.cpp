@@ -13,9 +13,9 @@ extern "C" int32_t cpp_red_fused_sum_0(void *const *buffers, const int64_t *size
     const int64_t first = begin * 64, last = minimum_index(end * 64, 700);
     vector_loop<N>(first, last, [&](int64_t x0, auto lanes) AOT_LAMBDA {
       Vector<float, N> total0 = splat<N>((float)0);
-      for (int64_t start = 0; start < 3000; start += 512) {
+      for (int64_t start = 0; start < 3000; start += 128) {
         Vector<float, N> part0 = splat<N>((float)0);
-        for (int64_t r0 = start, stop = minimum_index(start + 512, 3000); r0 < stop; ++r0) {
+        for (int64_t r0 = start, stop = minimum_index(start + 128, 3000); r0 < stop; ++r0) {
           auto tmp1 = load<N>(in0 + r0*700 + x0, lanes);
           auto tmp2 = exp(tmp1);
           part0 = Sum::combine(part0, tmp2);
