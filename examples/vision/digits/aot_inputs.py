@@ -7,7 +7,7 @@ from digits.model import DigitNet
 
 def make_model():
     torch.manual_seed(0)
-    return DigitNet()
+    return DigitNet(threshold=0.6)
 
 
 def training():
