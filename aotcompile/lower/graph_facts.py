@@ -118,9 +118,8 @@ class GraphFacts:
             return True
         values = [operand.meta.get("val") for operand in node.all_input_nodes]
         own = node.meta.get("val")
-        values += own if isinstance(own, (list, tuple)) else [own]
-        tensors = [value for value in values if isinstance(value, torch.Tensor)]
         results = own if isinstance(own, (list, tuple)) else [own]
+        tensors = [value for value in (*values, *results) if isinstance(value, torch.Tensor)]
         if self.on_gpu and any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in results):
             return False                                     # a program is one kernel language: what it makes on the CPU is torch's to make
         return all(known_dtype(tensor) and type(tensor.layout) is torch.layout and tensor.layout is torch.strided for tensor in tensors)

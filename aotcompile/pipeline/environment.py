@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
-import sys
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -36,9 +34,12 @@ def host_files(options: Options) -> dict[str, bytes]:
     serves it)."""
     if not options.host:
         return {}
-    if options.backend != "native" and shutil.which(find_compiler_name()) is None:
+    try:
+        find_compiler()
+    except AotCompileError:
+        if options.backend == "native":
+            raise
         return {}
-    find_compiler()
     with tempfile.TemporaryDirectory(prefix="aotcompile-") as folder:
         built = build_host_extension(folder)
         return {f"{BINARY_FOLDER}/{Path(built).parent.name}/{Path(built).name}": Path(built).read_bytes()}
@@ -55,13 +56,3 @@ def require_tools(options: Options) -> None:
                 raise UsageError(*error.diagnostics) from None
     if options.backend == "native":
         find_compiler()
-
-
-def find_compiler_name() -> str:
-    import os
-
-    return (os.environ.get("CXX") or "c++").split()[0]
-
-
-def python_tag() -> str:
-    return f"cp{sys.version_info[0]}{sys.version_info[1]}"
