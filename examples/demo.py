@@ -53,7 +53,7 @@ def measure(mode, work):
 
     first, result = timed()
     later = statistics.median([timed()[0] for _ in range(LATER)])
-    facts = {"import": imported, "first": first, "later": later, "sum": float(result.double().sum())}
+    facts = {"threads": torch.get_num_threads(), "import": imported, "first": first, "later": later, "sum": float(result.double().sum())}
     if mode == "aotcompile":
         from aotcompile.runtime import report
         facts["misses"] = sum(region.misses for region in report().regions)
@@ -83,7 +83,8 @@ def show(title, results):
               f"{one['later'] * 1e3:>11.3f} ms{one['later'] / eager['later']:>9.2f}x"
               f"{one['import'] * 1e3:>7.0f} ms")
     ours = results["aotcompile"]
-    print(f"  hits {ours['hits']:.0f}, misses {ours['misses']:.0f}; first call {(ours['first'] - eager['first']) * 1e3:+.1f} ms against eager's; "
+    print(f"  threads {ours['threads']:.0f}; hits {ours['hits']:.0f}, misses {ours['misses']:.0f}; "
+          f"first call {(ours['first'] - eager['first']) * 1e3:+.1f} ms against eager's; "
           f"result differs from eager's by {abs(ours['sum'] - eager['sum']):.1e} in its sum\n", flush=True)
 
 

@@ -80,6 +80,13 @@ def test_like_operators_keep_the_strides_of_dimensions_of_size_one() -> None:
     check(f, torch.arange(7.0)[None].t().clone(memory_format=torch.preserve_format), torch.empty_strided((2, 1, 3, 1), (3, 6, 1, 99)).zero_())
 
 
+def test_complex_numbers_that_are_not_finite_as_arguments() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.logaddexp(x, y), torch.full_like(x, complex(float("inf"), 0.0))
+
+    check(f, torch.randn(3, dtype=torch.complex64), torch.randn(3, dtype=torch.complex64))
+
+
 def test_capture_leaves_no_function_mode_behind() -> None:
     from torch.overrides import _get_current_function_mode_stack
 
