@@ -21,6 +21,7 @@ from aotcompile.package.discover import package_source
 from aotcompile.package.types import PackageContents, PackagePlan, PackageSource
 from aotcompile.package.writer import write_package
 from aotcompile.pipeline.entries import function_of, situation_of
+from aotcompile.graph.plugin import require_plugin
 from aotcompile.pipeline.environment import built_with, host_files, require_tools
 from aotcompile.pipeline.functions import Analysis, BuiltFunction, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
 from aotcompile.reports import (
@@ -80,6 +81,7 @@ def build(package: str, options: Options) -> BuildReport:
     start = time.perf_counter()
     require_tools(options)
     with opened(package, options) as (found, groups, entries):
+        require_plugin(options.backend)
         contents, built, analysis = _contents(found, groups, entries, options)
     _progress("writing", 3, 4)
     written = write_package(contents, Path(options.out))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aotcompile.frontend.entries.entry import make_entry, name_of
+from aotcompile.graph.plugin import require_plugin
 from aotcompile.options import Options
 from aotcompile.package.single import single_contents
 from aotcompile.package.types import PackageContents
@@ -25,6 +26,7 @@ Pair = tuple[tuple[Any, ...], dict[str, Any]]
 
 def compile_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], options: Options, out: str | None, dynamic_shapes: Any = None) -> Any:
     """Build ``target`` for its example inputs and load the result. See `aotcompile.compile`."""
+    require_plugin(options.backend)
     analysis = analyze_callable(target, example_inputs=example_inputs, options=options, dynamic_shapes=dynamic_shapes)
     if options.fullgraph:
         require_fullgraph(analysis.result)

@@ -19,6 +19,7 @@ from aotcompile.frontend.types import CapturedVariant
 from aotcompile.graph.aot import build_aten_graphs
 from aotcompile.graph.aten_source import aten_source
 from aotcompile.graph.errors import UnsupportedGraph
+from aotcompile.graph.plugin import apply_plugin
 from aotcompile.graph.record import graph_source
 from aotcompile.graph.types import AtenGraphs
 from aotcompile.ir.nodes import Program
@@ -60,8 +61,11 @@ def build_variant(variant: CapturedVariant, *, backend: str, language: str = "cp
 def _build_variant(variant: CapturedVariant, backend: str, language: str) -> BuiltVariant:
     """Raises UnsupportedGraph, or AotCompileError (AOT4xx), where a stage has no form for the graph."""
     training = any(variant.output_requires_grad)
+    if ":" in backend:
+        variant, written = apply_plugin(variant, backend)
+        return _finish(variant, {"graph.py": graph_source(variant)}, {}, None, None, training, "eager" if written else backend)
     texts = {"graph.py": graph_source(variant)}
-    if backend != "native" and backend != "aot_eager":
+    if backend == "eager":
         return _finish(variant, texts, {}, None, None, training, backend)
     graphs = build_aten_graphs(variant, training=training)
     variant = replace(variant, guards=(*variant.guards, *graphs.guards))

@@ -29,6 +29,7 @@ import torch
 
 from aotcompile.runtime import executor, reporting
 from aotcompile.runtime.autograd import Training
+from aotcompile.runtime.plugin import PluginGraph
 from aotcompile.runtime.guards import Context, Guards, UnsupportedPlan
 from aotcompile.runtime.stub import Region, Variant
 
@@ -338,8 +339,10 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
         return _execute_text(package.text(f"{folder}/graph.py"), package.path(f"{folder}/graph.py"), {})["computation"]
 
     epilogue = functions.get("epilogue")
-    if not plan["graphs"]:                                       # backend "eager": the captured graph itself, differentiated by torch
+    if not plan["graphs"]:                                       # the captured graph itself, or what a plug-in makes of it, differentiated by torch
         function = computation()
+        if ":" in plan["backend"]:
+            function = PluginGraph(function, _plugin(plan["backend"], context), len(plan["inputs"]))
 
         def captured(inputs: Sequence[Any]) -> Sequence[Any]:
             outputs: Sequence[Any] = function(*inputs)
@@ -349,6 +352,15 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
         return _Shared(plan, None, Training(plan, graph("forward"), graph("backward"), computation), epilogue, False, kernels)
     # In training no backward graph is made where no output requires grad.
     return _Shared(plan, graph("forward" if plan["training"] else "inference"), None, epilogue, False, kernels)
+
+
+def _plugin(backend: str, context: Context) -> Any:
+    """The plug-in backend ``module:function``. Raises Refused AOT606."""
+    module, _, qualname = backend.partition(":")
+    try:
+        return _resolve(context.module_name(module), qualname)
+    except UnsupportedPlan as error:
+        raise Refused(f"AOT606 the backend {backend} cannot be imported here: {error.__cause__}") from error
 
 
 def _gpu_kernels(package: Package, targets: dict[str, Any], names: Sequence[str]) -> Any:
