@@ -1,15 +1,20 @@
 """All lists of other people's programs, one after the other, and a table with the totals.
 
-    python benchmarks/coverage/all_lists.py [--backend native|aot_eager|eager] [--peer] [--only export,transformers,timm,modules]
+    python benchmarks/coverage/all_lists.py [--backend native|aot_eager|eager] [--peer] [--only export,transformers,timm,modules,operators]
+    python benchmarks/coverage/all_lists.py --only operators --operators "--dtypes all"
+    python benchmarks/coverage/all_lists.py --only operators --operators "--dtypes float32 --gradients --start 0 --stop 100"
 
 Needs torch's test helpers (``pip install expecttest``), transformers and timm; a list whose packages are missing is left out and said so.
 """
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
+import shlex
 import sys
 
+import operators
 from cases import parser, run_list, totals
 
 LISTS = {
@@ -18,9 +23,16 @@ LISTS = {
 }
 
 
+def operator_options(chosen: argparse.Namespace) -> argparse.Namespace:
+    parsed = argparse.ArgumentParser(prog="--operators")
+    operators.add_options(parsed)
+    return parsed.parse_args(shlex.split(chosen.operators), argparse.Namespace(timeout=chosen.timeout))
+
+
 def main() -> int:
     options = parser(__doc__)
     options.add_argument("--only", default="", help="these lists only (comma-separated)")
+    options.add_argument("--operators", default="", help="options of the list of operators (benchmarks/coverage/operators.py), as one text")
     chosen = options.parse_args()
     lines, failed = [], False
     for name, (module, needed) in LISTS.items():
@@ -35,6 +47,13 @@ def main() -> int:
         outcomes = run_list(name, importlib.import_module(module).cases(), chosen)
         failed = failed or any(outcome.kind != "equal" for outcome in outcomes)
         lines.append(totals(name, outcomes))
+    if not chosen.only or "operators" in chosen.only.split(","):
+        if importlib.util.find_spec("expecttest") is None:
+            lines.append("operators: not run, expecttest is not installed")
+        else:
+            cases = operators.run_all(operator_options(chosen))
+            failed = failed or operators.failed(cases)
+            lines.append(operators.totals("operators", cases))
     print("\n".join(["", *lines]))
     return int(failed)
 

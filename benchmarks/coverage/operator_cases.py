@@ -1,11 +1,14 @@
 """Cases of `operators.py`: samples, building many at once, running, comparing with eager."""
 from __future__ import annotations
 
+import functools
+import gc
 import hashlib
 import importlib
 import json
 import os
 import re
+import signal
 import tempfile
 import time
 import traceback
@@ -18,7 +21,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 import aotcompile
+from aotcompile.base.diagnostic import AotCompileError
+from aotcompile.frontend.record import driver
 from aotcompile.frontend.record.driver import Situation
+from aotcompile.frontend.split import split_function
+from aotcompile.package import cpp_build
 from aotcompile.package.cpp_build import Build, compile_libraries, native_target
 from aotcompile.package.single import single_contents
 from aotcompile.package.types import FunctionPlan, VariantFiles
@@ -152,14 +159,39 @@ class Library:
                 self._kernels[f"// {number}\n" + code] = number
         return names
 
-    def build(self) -> None:
-        texts = [code.replace("KERNEL", name) for code, name in self._kernels.items()]
+    def build(self, jobs: int) -> dict[str, str]:
+        """Compile. Kernels that the compiler refuses are left out: name -> its message."""
+        cpp_build.KERNELS_PER_OBJECT = LARGEST_OBJECT
+        texts = {name: code.replace("KERNEL", name) for code, name in self._kernels.items()}
+        refused: dict[str, str] = {}
+        while texts:
+            try:
+                self._compile([*texts.values()], self.path, jobs)
+                break
+            except AotCompileError:
+                found = self._refused(texts)
+                refused.update(found)
+                texts = {name: text for name, text in texts.items() if name not in refused}
+                if not found:
+                    raise
+        return refused
+
+    def _refused(self, texts: dict[str, str]) -> dict[str, str]:
+        """Which of these do not compile, by halving."""
+        try:
+            self._compile([*texts.values()], self.path.with_name("try.so"), 1)
+            return {}
+        except AotCompileError as error:
+            if len(texts) == 1:
+                return {name: str(error) for name in texts}
+        names = [*texts]
+        halves = names[:len(names) // 2], names[len(names) // 2:]
+        return {name: message for half in halves for name, message in self._refused({name: texts[name] for name in half}).items()}
+
+    def _compile(self, texts: list[str], path: Path, jobs: int) -> None:
         declarations = "".join(sorted({f'extern "C" {{ int32_t {called}(void *const *buffers, const int64_t *sizes); }}\n'
                                        for text in texts for called in re.findall(r"return (kernel_\d+)\(buffers, sizes\)", text)}))
-        if texts:
-            import aotcompile.package.cpp_build as cpp_build
-            cpp_build.KERNELS_PER_OBJECT = LARGEST_OBJECT
-            compile_libraries([Build(self._header + declarations + "".join(texts), native_target(), self.path)], jobs=2)
+        compile_libraries([Build(self._header + declarations + "".join(texts), native_target(), path)], jobs=jobs)
 
 
 class MemoryPackage(Package):
@@ -365,8 +397,32 @@ def compare_sharing(ours: Outcome, theirs: Outcome) -> None:
 
 # ---- a chunk ------------------------------------------------------------------------------------------------------------------------------
 
-def run(chosen: Sequence[Any], dtypes: Sequence[torch.dtype], *, samples: int, gradients: bool, whole: bool, say: Say) -> None:
-    """Build all cases of the operators, compile their kernels together, run and compare each."""
+@functools.lru_cache(maxsize=64)
+def _split_once(text: str, first_line: int, freevars: tuple[str, ...]) -> Any:
+    return split_function(text, [], first_line=first_line, freevars=freevars)
+
+
+def _split(text: str, breaks: Sequence[Any], *, first_line: int = 1, freevars: Sequence[str] = (), region_filter: Any = None) -> Any:
+    """`split_function`; the text of all cases is the same function, whose split without breaks is made once."""
+    if not breaks and region_filter is None:
+        return _split_once(text, first_line, tuple(freevars))
+    return split_function(text, breaks, first_line=first_line, freevars=tuple(freevars), region_filter=region_filter)
+
+
+def warm() -> None:
+    """Import what a build imports, once, before processes are forked. Leaves no thread behind."""
+    torch.set_num_threads(1)
+    driver.split_function = _split
+    library = Library(Path("/"))
+    case = Case(None, "warm", "float32", 0, calling(torch.sin), (torch.ones(3),), {})
+    prepare(case, False, library, [], lambda event: None)
+    gc.collect()
+    gc.freeze()
+
+
+def run(chosen: Sequence[Any], dtypes: Sequence[torch.dtype], *, samples: int, gradients: bool, whole: bool, say: Say, skip: set[tuple[Any, ...]],
+        jobs: int, seconds: float) -> None:
+    """Build all cases of the operators, compile their kernels together, run and compare each. ``skip``: cases that killed the process before."""
     cases: list[tuple[Case, list[FunctionPlan]]] = []
     with tempfile.TemporaryDirectory(prefix="aotcompile-operators-") as folder:
         library = Library(Path(folder))
@@ -375,6 +431,8 @@ def run(chosen: Sequence[Any], dtypes: Sequence[torch.dtype], *, samples: int, g
             for dtype in dtypes:
                 try:
                     for case in samples_of(operator, name, dtype, samples, gradients):
+                        if (name, case.dtype, case.number) in skip:
+                            continue
                         say({"event": "start", "operator": name, "dtype": case.dtype, "sample": case.number})
                         if whole:
                             finish(case, None, None, gradients, say)
@@ -383,10 +441,59 @@ def run(chosen: Sequence[Any], dtypes: Sequence[torch.dtype], *, samples: int, g
                 except Exception as error:  # noqa: BLE001  torch's sample functions may raise, or a copy of a sample fail
                     say({"event": "case", "operator": name, "dtype": str(dtype).removeprefix("torch."), "sample": -1, "outcome": "crash",
                          "detail": f"no sample: {type(error).__name__}: {str(error)[:200]}"})
-        library.build()
-        for case, plans in cases:
-            say({"event": "start", "operator": case.name, "dtype": case.dtype, "sample": case.number})
-            finish(case, plans, library, gradients, say)
+        say({"event": "compile"})
+        refused = library.build(jobs)
+        finish_all(cases, library, refused, gradients, say, seconds)
+
+
+def finish_all(cases: list[tuple[Case, list[FunctionPlan]]], library: Library, refused: dict[str, str], gradients: bool, say: Say,
+               seconds: float) -> None:
+    """Run the built cases in a forked process; one that kills it, or takes longer than ``seconds``, is reported and the others go on in the next."""
+    position = 0
+    while position < len(cases):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            torch.set_num_threads(2)
+            for number in range(position, len(cases)):
+                os.write(writer, b"%d\n" % number)
+                case, plans = cases[number]
+                message = next((refused[name] for name in kernels_of(plans) if name in refused), "")
+                if message:
+                    report(case, say, "crash", f"the C++ compiler refuses: {message[:300]}")
+                else:
+                    finish(case, plans, library, gradients, say)
+            os._exit(0)
+        os.close(writer)
+        last, status = _followed(reader, child, seconds)
+        position = len(cases) if status == 0 else (last if last >= 0 else position) + 1
+        if status != 0:
+            report(cases[position - 1][0], say, "crash", f"the process ended with {status} while running" if status > 0 else "no end in time")
+
+
+def _followed(reader: int, child: int, seconds: float) -> tuple[int, int]:
+    """(number of the last case that was begun, exit status; -1 where it was ended for its time)."""
+    import select
+
+    last, data = -1, b""
+    with os.fdopen(reader, "rb", buffering=0) as stream:
+        while True:
+            ready, _, _ = select.select([stream], [], [], seconds)
+            if not ready:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return last, -1
+            piece = stream.read(1 << 16)
+            if not piece:
+                return last, os.waitpid(child, 0)[1]
+            data = (data + piece)[-64:]
+            last = int(data.splitlines()[-1])
+
+
+def kernels_of(plans: list[FunctionPlan]) -> set[str]:
+    return {name for plan in plans for variants in plan.variants.values() for variant in variants
+            for name in re.findall(r"\bkernel_\d+\b", variant.texts["plan.json"])}
 
 
 def prepare(case: Case, gradients: bool, library: Library, cases: list[tuple[Case, list[FunctionPlan]]], say: Say) -> None:
@@ -409,7 +516,8 @@ def finish(case: Case, plans: list[FunctionPlan] | None, library: Library | None
         else:
             compiled, report_of = load(case, plans, library)
     except Exception as error:  # noqa: BLE001
-        report(case, say, "crash", f"load: {type(error).__name__}: {str(error)[:200]}")
+        trace = traceback.extract_tb(error.__traceback__)[-1]
+        report(case, say, "crash", f"load: {type(error).__name__}: {str(error)[:200]} ({Path(trace.filename).name}:{trace.lineno})")
         return
     ours = call(compiled, case, gradients)
     theirs = call(case.call, case, gradients)
@@ -436,6 +544,6 @@ def report(case: Case, say: Say, outcome: str, detail: str) -> None:
     plans = [json.loads(v.texts["plan.json"]) for v in variants]
     called = sorted({step["operator"] for plan in plans for graph in plan["graphs"].values() for step in graph["steps"] if step["step"] == "call"})
     if not outcome:
-        outcome = "library" if calls and not kernels else "mixed" if calls else "kernels"
+        outcome = ("mixed" if kernels else "library") if calls else "kernels" if kernels else "views"
     say({"event": "case", "operator": case.name, "dtype": case.dtype, "sample": case.number, "outcome": outcome, "detail": detail, "kernels": kernels,
          "calls": calls, "called": called, "seconds": round(case.seconds, 3)})

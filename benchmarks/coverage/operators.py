@@ -8,8 +8,9 @@
 Each operator is called as ``lambda *a, **k: op(*a, **k)`` on its first samples. Compared with eager: values, element types, shapes, strides, sharing
 of memory between outputs and inputs, changes of inputs, the class of an exception, requires_grad, gradients.
 
-A case is one sample. The cases of a chunk of operators are built by the pipeline's own stages and their kernels compiled into one library, then run
-through the runtime's own stub (guards, executor, epilogue). Each chunk is a process of its own: a crash or a hang costs one operator, and is counted.
+A case is one sample. The cases of a chunk of operators are built by the pipeline's own stages and their kernels compiled into one library, equal
+kernels once, then run through the runtime's own stub (guards, executor, epilogue). Each chunk is a process forked from one that has imported
+everything, and runs its cases in a further one: a crash or a hang costs one case, and is counted.
 """
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ import argparse
 import collections
 import json
 import os
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,8 @@ import torch  # noqa: E402
 
 DTYPES = {name: getattr(torch, name)
           for name in ("float32", "int64", "bool", "bfloat16", "float64", "complex64", "float16", "int32", "uint8", "int8", "int16")}
-OUTCOMES = ("kernels", "mixed", "library", "eager", "different", "crash")
+OUTCOMES = ("kernels", "views", "mixed", "library", "eager", "different", "crash")
+ALL_DTYPES = "float32,int64,bool,bfloat16,float64,complex64"
 
 
 def operators(only: str) -> list[Any]:
@@ -50,75 +53,118 @@ def full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-# ---- the child: one chunk -----------------------------------------------------------------------------------------------------------------
+# ---- a chunk ------------------------------------------------------------------------------------------------------------------------------
 
-def run_chunk(arguments: argparse.Namespace) -> None:
-    """Build and run the operators of positions first to last, one JSON line per event to the file ``--results``."""
-    import operator_cases
-
-    chosen = operators(arguments.only)[arguments.first:arguments.last]
-    with open(arguments.results, "a", encoding="utf-8") as file:
-        def say(event: dict[str, Any]) -> None:
-            file.write(json.dumps(event) + "\n")
-            file.flush()
-
-        operator_cases.run(chosen, [DTYPES[name] for name in arguments.dtypes.split(",")], samples=arguments.samples, gradients=arguments.gradients,
-                           whole=arguments.whole, say=say)
-
-
-# ---- the parent ---------------------------------------------------------------------------------------------------------------------------
 
 def run_all(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All chunks. A chunk that dies is taken up again behind the operator that killed it, with single operators for what was built but not run."""
-    count = len(operators(arguments.only))
-    work = [(first, min(first + arguments.chunk, count)) for first in range(arguments.start, count, arguments.chunk)]
+    """All chunks of the positions asked for. A case that kills the process while it is built is left out in the next attempt."""
+    import operator_cases
+
+    warnings.simplefilter("ignore")
+    if arguments.dtypes == "all":
+        arguments.dtypes = ALL_DTYPES
+    chosen = operators(arguments.only)
+    stop = min(arguments.stop or len(chosen), len(chosen))
+    operator_cases.warm()
     events: list[dict[str, Any]] = []
-    names = [full_name(op) for op in operators(arguments.only)]
-    while work:
-        first, last = work.pop(0)
-        found, status = _child(arguments, first, last)
-        if status != 0 and last - first > 1:
-            started = {event["operator"] for event in found if event["event"] == "start"}
-            middle = max(1, min((last - first) // 4, len(started)))
-            work = [(a, min(a + middle, last)) for a in range(first, last, middle)] + work
-            print(f"operators {first}-{last}: the process ended with {status}; again in smaller parts", flush=True)
-            continue
-        if status != 0:
-            started = [event for event in found if event["event"] == "start"]
-            where = f"{started[-1]['dtype']} sample {started[-1]['sample']}" if started else "while building"
-            found.append({"event": "case", "operator": names[first], "dtype": arguments.dtypes, "sample": -1, "outcome": "crash",
-                          "detail": f"the process ended with {status}, {where}"})
+    for first in range(arguments.start, stop, arguments.chunk):
+        start = time.time()
+        found = _chunk(arguments, chosen[first:min(first + arguments.chunk, stop)])
         events += found
-        cases = [event for event in found if event["event"] == "case"]
-        bad = [event for event in cases if event["outcome"] in ("different", "crash")]
-        print(f"operators {first}-{last} of {count}: {len(cases)} cases, {len(bad)} bad", flush=True)
+        if arguments.json:
+            with open(arguments.json, "a", encoding="utf-8") as file:
+                file.writelines(json.dumps(event) + "\n" for event in found)
+        bad = [event for event in found if event["outcome"] in ("different", "crash")]
+        last = min(first + arguments.chunk, stop)
+        print(f"operators {first}-{last} of {len(chosen)}: {len(found)} cases, {len(bad)} bad, {time.time() - start:.0f} s", flush=True)
         for event in bad:
             print(f"   {event['outcome']} {event['operator']} {event['dtype']} #{event['sample']}: {event['detail']}", flush=True)
-        if arguments.json:
-            Path(arguments.json).write_text("\n".join(map(json.dumps, events)) + "\n", encoding="utf-8")
     return events
 
 
-def _child(arguments: argparse.Namespace, first: int, last: int) -> tuple[list[dict[str, Any]], int]:
+def _chunk(arguments: argparse.Namespace, chosen: list[Any]) -> list[dict[str, Any]]:
+    """The outcomes ("case" events) of one chunk."""
+    skip: set[tuple[Any, ...]] = set()
+    killed: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="aotcompile-operators-") as folder:
-        results = Path(folder) / "results.jsonl"
-        command = [sys.executable, __file__, "--child", "--results", str(results), "--first", str(first), "--last", str(last),
-                   "--only", arguments.only, "--dtypes", arguments.dtypes, "--samples", str(arguments.samples)]
-        command += ["--gradients"] * arguments.gradients + ["--whole"] * arguments.whole
-        log = Path(folder) / "log"
-        with log.open("wb") as output:
-            try:
-                status = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=arguments.timeout, check=False).returncode
-            except subprocess.TimeoutExpired:
-                status = 124
-        if status not in (0, 124) and arguments.verbose:
-            print(log.read_text(errors="replace")[-3000:])
-        lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-        return [json.loads(line) for line in lines], status
+        while True:
+            results = Path(folder) / "results.jsonl"
+            results.write_text("")
+            child = os.fork()
+            if child == 0:
+                _in_child(arguments, chosen, skip, results)
+            status = _wait(child, results, arguments.timeout)
+            events = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
+            cases = [event for event in events if event["event"] == "case"]
+            if status == 0:
+                return killed + cases
+            started = [event for event in events if event["event"] == "start"]
+            compiled = any(event["event"] == "compile" for event in events)
+            case = started[-1] if started and not compiled else {"operator": full_name(chosen[0]), "dtype": arguments.dtypes, "sample": -1}
+            killed.append({**case, "event": "case", "outcome": "crash", "detail": f"the process ended with {status} while building"})
+            if case["sample"] < 0:
+                return killed + cases
+            skip.add((case["operator"], case["dtype"], case["sample"]))
 
 
-def print_table(events: list[dict[str, Any]]) -> None:
-    cases = [event for event in events if event["event"] == "case"]
+def _in_child(arguments: argparse.Namespace, chosen: list[Any], skip: set[tuple[Any, ...]], results: Path) -> None:
+    """Build and run, one JSON line per event to the file. Never returns."""
+    import operator_cases
+
+    status = 1
+    try:
+        if not arguments.verbose:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+        os.setpgid(0, 0)
+        with open(results, "a", encoding="utf-8") as file:
+            def say(event: dict[str, Any]) -> None:
+                file.write(json.dumps(event) + "\n")
+                file.flush()
+
+            dtypes = [DTYPES[name] for name in arguments.dtypes.split(",")]
+            operator_cases.run(chosen, dtypes, samples=arguments.samples, gradients=arguments.gradients, whole=arguments.whole, say=say, skip=skip,
+                               jobs=arguments.jobs, seconds=arguments.timeout)
+        status = 0
+    finally:
+        if status:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(status)                                         # nothing to tear down that could crash after the results are written
+
+
+def _wait(child: int, results: Path, seconds: float) -> int:
+    """The child's exit status; it is ended when the file has not grown for ``seconds`` (a compiler's run may take longer)."""
+    size, since = 0, time.monotonic()
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.1)
+        if results.stat().st_size != size:
+            size, since = results.stat().st_size, time.monotonic()
+        limit = seconds * 10 if '"compile"' in results.read_text(encoding="utf-8")[-200:] else seconds * 2
+        if time.monotonic() - since > limit:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return 124
+
+
+# ---- the table ----------------------------------------------------------------------------------------------------------------------------
+
+def failed(cases: list[dict[str, Any]]) -> bool:
+    return any(case["outcome"] in ("different", "crash") for case in cases)
+
+
+def totals(name: str, cases: list[dict[str, Any]]) -> str:
+    """One line: how many cases, and their shares."""
+    found = collections.Counter(case["outcome"] for case in cases)
+    shares = ", ".join(f"{outcome} {found[outcome]} ({100 * found[outcome] / max(1, len(cases)):.1f} %)" for outcome in OUTCOMES)
+    return f"{name}: {len(cases)} cases; {shares}"
+
+
+def print_table(cases: list[dict[str, Any]]) -> None:
     rows: dict[str, collections.Counter[str]] = {}
     for case in cases:
         rows.setdefault(case["dtype"], collections.Counter())[case["outcome"]] += 1
@@ -126,6 +172,7 @@ def print_table(events: list[dict[str, Any]]) -> None:
     print(f"\n{'dtype':12s}{'cases':>8s}" + "".join(f"{name:>11s}" for name in OUTCOMES))
     for name, row in [*rows.items(), ("all", total)]:
         print(f"{name:12s}{sum(row.values()):8d}" + "".join(f"{row[outcome]:11d}" for outcome in OUTCOMES))
+    print(totals("operators", cases))
     steps = collections.Counter({"kernels": sum(c.get("kernels", 0) for c in cases), "calls": sum(c.get("calls", 0) for c in cases)})
     print(f"steps in all plans: {steps['kernels']} kernels, {steps['calls']} library calls")
     reasons = collections.Counter(case["detail"][:90] for case in cases if case["outcome"] == "eager")
@@ -135,32 +182,39 @@ def print_table(events: list[dict[str, Any]]) -> None:
     print("library calls made most:", ", ".join(f"{name} {count}" for name, count in called.most_common(40)))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="torch's operator tests through aotcompile, compared with eager.")
-    parser.add_argument("--dtypes", default="float32")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which operators, and how."""
+    parser.add_argument("--dtypes", default="float32", help=f"comma-separated, or all: {ALL_DTYPES}")
     parser.add_argument("--only", default="", help="comma-separated parts of operator names (=name: exactly that)")
     parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--chunk", type=int, default=40, help="operators per process")
+    parser.add_argument("--chunk", type=int, default=20, help="operators per process")
     parser.add_argument("--start", type=int, default=0, help="leave out the operators before this position")
-    parser.add_argument("--timeout", type=int, default=900, help="seconds per process")
+    parser.add_argument("--stop", type=int, default=0, help="leave out the operators from this position on")
+    parser.add_argument("--jobs", type=int, default=1, help="compilers at a time")
     parser.add_argument("--gradients", action="store_true")
     parser.add_argument("--whole", action="store_true", help="through aotcompile.compile, case by case")
-    parser.add_argument("--json", default="", help="write all events to this file")
-    parser.add_argument("--verbose", action="store_true")
-    for hidden in ("--results", "--first", "--last"):
-        parser.add_argument(hidden, default="0", type=str if hidden == "--results" else int, help=argparse.SUPPRESS)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", default="", help="append all outcomes to this file")
+    parser.add_argument("--verbose", action="store_true", help="let the processes print")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="torch's operator tests through aotcompile, compared with eager.")
+    add_options(parser)
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds per case")
+    parser.add_argument("--table", default="", help="run nothing: the table of outcomes that were written by --json")
     arguments = parser.parse_args()
-    if arguments.child:
-        warnings.simplefilter("ignore")
-        run_chunk(arguments)
-        sys.stdout.flush()
-        os._exit(0)                                              # nothing to tear down that could crash after the results are written
     start = time.time()
-    events = run_all(arguments)
+    if arguments.table:
+        latest = {}
+        for line in Path(arguments.table).read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            latest[event["operator"], event["dtype"], event["sample"]] = event
+        events = [*latest.values()]
+    else:
+        events = run_all(arguments)
     print_table(events)
     print(f"{time.time() - start:.0f} s")
-    return int(any(event.get("outcome") in ("different", "crash") for event in events))
+    return int(failed(events))
 
 
 if __name__ == "__main__":

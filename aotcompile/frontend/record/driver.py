@@ -246,7 +246,8 @@ class Frontend:
         names = self._names()
         for key, state in self._states.items():
             compiled = {identity for identity, variants in state.variants.items() if variants}
-            state.resplit(functools.partial(_is_compiled, compiled))
+            if state.split is None or any(region.identity not in compiled for region in state.split.regions):
+                state.resplit(functools.partial(_is_compiled, compiled))
             assert state.split is not None
             variants = {region.index: tuple(_renamed(v, names[key], region.index) for v in state.variants.get(region.identity, ()))
                         for region in state.split.regions}
