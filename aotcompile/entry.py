@@ -60,7 +60,11 @@ def entry(function: Any = None, /, *, inputs: Sequence[Any] | Mapping[str, Any] 
     dynamic_shapes: as in ``torch.export.export``; a string stands for a ``torch.export.Dim``.
     training: False builds inference variants only, True training variants only; None both where something requires grad.
     fullgraph: True makes a graph break an error, as in ``torch.compile``.
+    Raises TypeError where ``inputs`` is neither a sequence nor a mapping, or the mark is put on something else than a function or a class.
     """
+    if inputs is not None and not isinstance(inputs, (Sequence, Mapping)) or isinstance(inputs, str):
+        where = "; a function that makes inputs is given as example_inputs=" if callable(inputs) else ""
+        raise TypeError(f"aotcompile.entry: inputs must be a sequence or a mapping of signatures, not {type(inputs).__name__}{where}")
     mark = EntryMark(inputs, example_inputs, make, dims, dynamic_shapes, training, fullgraph)
 
     def decorate(target: Decorated) -> Decorated:

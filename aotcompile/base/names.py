@@ -58,6 +58,18 @@ def mangled(name: str, class_name: str | None) -> str:
     return f"_{bare}{name}"
 
 
+# ---- functions ----------------------------------------------------------------------------------------------------------------------------
+
+def numbered(qualname: str, number: int) -> str:
+    """The name of the ``number``-th function (from 1) that its module calls ``qualname``: ``f``, ``f@2``, ``f@3``, ..."""
+    return qualname if number == 1 else f"{qualname}@{number}"
+
+
+def written_name(name: str) -> str:
+    """The name that a function has in its module: ``f`` for ``f@2``."""
+    return name.partition("@")[0]
+
+
 # ---- regions ------------------------------------------------------------------------------------------------------------------------------
 
 def region_name(qualname: str, index: int) -> str:

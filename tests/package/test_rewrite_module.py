@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from package_samples import NET, NET_SPLIT, rewrite, split
 
+from aotcompile.package.rewrite.imports import ModuleName
+from aotcompile.package.rewrite.module import SplitFunction, rewrite_module
+
 HEADER = "from aotcompile.runtime import bind as _bind\n\n_region = _bind(__name__, __file__)\n"
 
 
@@ -167,6 +170,21 @@ def test_a_split_function_in_a_split_function(monkeypatch: pytest.MonkeyPatch) -
     result = rewrite(before, ("outer", outer), ("outer.<locals>.inner", inner))
     scope, called = run(result.text, monkeypatch)
     assert scope["outer"](3) == 12 and called == ["outer:r0", "outer.<locals>.inner:r0"], result.text
+
+
+def test_two_functions_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A property's getter and setter, each with its own regions: the second is called ``Box.size@2``."""
+    before = ("class Box:\n    held = 1\n    @property\n    def size(self):\n        return self.held + 1\n"
+              "    @size.setter\n    def size(self, value):\n        self.held = value * 2\n")
+    getter = split("Box.size", "def _r0_eager(self):\n    return self.held + 1\n\ndef size(self):\n    return _r0(self)\n", 1)
+    setter = split("Box.size", "def _r0_eager(self, value):\n    self.held = value * 2\n\ndef size(self, value):\n    return _r0(self, value)\n", 1)
+    functions = [SplitFunction("Box.size", 3, getter, {0: 1}), SplitFunction("Box.size@2", 6, setter, {0: 1})]
+    result = rewrite_module(before, functions, file="model.py", name=ModuleName("mypkg", "mypkg.model", False))
+    assert result.rewritten == ("Box.size", "Box.size@2") and not result.diagnostics
+    scope, called = run(result.text, monkeypatch)
+    box = scope["Box"]()
+    box.size = 4
+    assert box.size == 9 and called == ["Box.size@2:r0", "Box.size:r0"], result.text
 
 
 def test_calls_of_split_callees() -> None:

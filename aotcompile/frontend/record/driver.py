@@ -13,6 +13,7 @@ from typing import Any, Callable, Sequence
 import torch
 
 from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.base.names import numbered
 from aotcompile.base.span import Span
 from aotcompile.frontend.bytecode import BytecodeBreak, BytecodeSource, BytecodeSplit, break_at, split_bytecode
 from aotcompile.frontend.capture.region import Dimensions
@@ -113,7 +114,7 @@ class Frontend:
         numbers: dict[tuple[str, str], int] = {}
         for key in self._states:
             number = numbers[key[:2]] = numbers.get(key[:2], 0) + 1
-            names[key] = key[1] if number == 1 else f"{key[1]}@{number}"
+            names[key] = numbered(key[1], number)
         return names
 
     def analyze(self, run: bool = True) -> FrontendResult:

@@ -128,7 +128,8 @@ def _find(tree: ast.Module, functions: Sequence[SplitFunction], file: str) -> tu
     for function in sorted(functions, key=lambda f: (f.line, f.qualname)):
         if not any(function.variants.get(region.index, 0) for region in function.split.regions):
             continue
-        place = next((p for p in places if p.qualname == function.qualname and first_line(p.node) <= function.line <= p.node.lineno), None)
+        written = names.written_name(function.qualname)
+        place = next((p for p in places if p.qualname == written and first_line(p.node) <= function.line <= p.node.lineno), None)
         if place is None:
             diagnostics.append(_not_found(function, file))
         else:
@@ -259,8 +260,12 @@ def _all_body_edits(source: SourceText, tasks: Sequence[_Task], file: str) -> tu
 
 def _owner(task: _Task, tasks: Sequence[_Task]) -> _Task | None:
     """The innermost other task this one is nested in."""
-    around = [t for t in tasks if task.function.qualname.startswith(f"{t.function.qualname}.<locals>.")]
-    return max(around, key=lambda t: len(t.function.qualname), default=None)
+    def lines(t: _Task) -> tuple[int, int]:
+        return t.place.node.lineno, t.place.node.end_lineno or t.place.node.lineno
+
+    first, last = lines(task)
+    around = [t for t in tasks if t.function is not task.function and lines(t)[0] <= first and last <= lines(t)[1]]
+    return max(around, key=lambda t: t.place.node.lineno, default=None)
 
 
 def _with_inner(task: _Task, inner: Sequence[_Task]) -> tuple[str, list[_Task]]:
