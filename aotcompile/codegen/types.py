@@ -71,11 +71,18 @@ class PlanReadScalar:
 
 
 @dataclass(frozen=True)
+class PlanCheck:
+    """``condition`` (comparisons of sizes, joined by ``or``) holds; if not, the graph stops with status 3 as a kernel does."""
+
+    condition: str
+
+
+@dataclass(frozen=True)
 class PlanFree:
     name: str
 
 
-PlanStep = Union[PlanAllocate, PlanView, PlanKernel, PlanCall, PlanReadScalar, PlanFree]
+PlanStep = Union[PlanAllocate, PlanView, PlanKernel, PlanCall, PlanReadScalar, PlanCheck, PlanFree]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from aotcompile.frontend.types import CapturedVariant
 from aotcompile.graph import passes
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.record import graph_module, place_of
-from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, torch_state_kept
+from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, identify_symbols, torch_state_kept
 from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
 from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
@@ -33,6 +33,7 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     Raises UnsupportedGraph (AOT3xx) where the region must stay eager in this situation; torch's global state is as before either way."""
     function = CapturedFunction(graph_module(variant.nodes), variant.inputs)
     inputs = make_inputs(variant, training=training, running=lambda: function.running)
+    function.environment = inputs.environment
     partitioner, decompositions = Partitioner(), _decompositions()
     with torch_state_kept(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -49,13 +50,12 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
             message = next(iter(str(error).splitlines()), "")
             reason = f"AOTAutograd cannot trace this region: {type(error).__name__}: {message}."
             raise UnsupportedGraph("AOT302", reason, place=function.place) from error
+    identify_symbols(inputs.environment, function.first_symbols)
     for warning in said:
         # torch only warns where an operator has no derivative for a device (the stand-in); its gradient would be lost.
         if training and "an autograd kernel was not registered" in str(warning.message):
             raise UnsupportedGraph("AOT302", f"a derivative is missing: {str(warning.message).partition(':  ')[0].partition('. ')[0]}.",
                                    place=function.place)
-    if any(inputs.environment.deferred_runtime_asserts.values()):
-        raise UnsupportedGraph("AOT303", "a number or a tensor's value is used as a size, which eager checks at run time.")
     _check(metadata, variant, training)
     return _finish(variant, inputs, forward, partitioner, metadata)
 
@@ -112,6 +112,7 @@ def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphMo
     for graph in graphs:
         _places(graph)
         passes.run(graph)
+    passes.insert_size_checks(forward, inputs.environment)
     passes.restore_output_strides(forward, variant.output_strides, inputs.mode)
     if backward is not None:
         save_values_before_mutation(forward, output_count)

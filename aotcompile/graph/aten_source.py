@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from aotcompile.frontend.types import NodeRecord
+from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.printer import FunctionPrinter
 from aotcompile.graph.record import contiguous_strides, nodes_of
 from aotcompile.graph.tracing.relations import size_text
@@ -46,4 +47,9 @@ def _description(value: Any) -> str:
 
 
 def _size(value: Any) -> str:
-    return size_text(value.node.expr) if isinstance(value, torch.SymInt) else str(value)
+    if not isinstance(value, torch.SymInt):
+        return str(value)
+    try:
+        return size_text(value.node.expr)
+    except UnsupportedGraph:
+        return "?"                                           # a comment only: what computes the size is in the text

@@ -15,11 +15,12 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+from torch.utils._sympy.symbol import SymT, make_symbol
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
-           "define_size_symbol",
-           "aot_trace", "size_hint", "hints_of", "torch_state_kept", "min_cut_partition", "no_dispatch_modes"]
+           "define_size_symbol", "expression_as_traced",
+           "aot_trace", "identify_symbols", "size_hint", "hints_of", "torch_state_kept", "min_cut_partition", "no_dispatch_modes"]
 
 # sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
 RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
@@ -52,6 +53,26 @@ def size_hint(size: int | torch.SymInt) -> int:
     if isinstance(size, int):
         return size
     return int(size.node.expr.xreplace(hints_of(size.node.shape_env)))
+
+
+def expression_as_traced(number: torch.SymInt) -> Any:
+    """The sympy expression of a number as it was made, without what is known of its symbols since (``u0``, not the 2 it was checked to be)."""
+    return number.node._expr
+
+
+def identify_symbols(environment: ShapeEnv, first: Sequence[int]) -> None:
+    """AOTAutograd runs a function twice, and a size that is data gets another symbol in each run: tangents have those of the first run's outputs.
+    ``first``: per run, how many such symbols there were before it. The earlier run's symbols are those of the last run from here on."""
+    if len(first) < 2:
+        return
+    for number in range(first[-1] - first[-2]):
+        earlier, later = (make_symbol(SymT.UNBACKED_INT, start + number, integer=True) for start in (first[-2], first[-1]))
+        known = environment.replace(later)
+        if environment.replace(earlier) == earlier and later in environment.var_to_range and earlier not in known.free_symbols:
+            environment.replacements[earlier] = known
+    if hasattr(environment, "_replacements_version_counter"):    # torch 2.13: numbers remember their replaced expression until this changes
+        environment._replacements_version_counter += 1
+    environment._update_version_counter()
 
 
 def _int_infinity() -> Any:

@@ -6,6 +6,7 @@
               | LibraryCall(op, arguments, results)                 an ATen or custom operator through the dispatcher
               | View(result, base, sizes, strides, offset)          another name for the same memory
               | ReadScalar(symbol, buffer)                          a one-element integer buffer becomes a size symbol
+              | Check(alternatives)                                 what sizes read at run time must satisfy
     value     = Constant | IndexValue | Load | Apply | Cast | Masked
     loop      = Loop(variable, size)
 
@@ -233,7 +234,31 @@ class ReadScalar:
     buffer: str
 
 
-Operation = Union[Compute, LibraryCall, View, ReadScalar]
+@dataclass(frozen=True)
+class Comparison:
+    """``left sign right`` of two sizes."""
+
+    left: Expression
+    sign: Literal["==", "!=", "<", "<=", ">", ">="]
+    right: Expression
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.sign} {self.right}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """At least one of ``alternatives`` holds; if none does the graph stops (the runtime then runs the eager body, which raises eager's exception).
+
+    It stands behind the `ReadScalar`s of its symbols; what uses them runs after it."""
+
+    alternatives: tuple[Comparison, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.alternatives))
+
+
+Operation = Union[Compute, LibraryCall, View, ReadScalar, Check]
 
 # ---- program ------------------------------------------------------------------------------------------------------------------------------
 

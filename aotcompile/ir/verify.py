@@ -17,6 +17,7 @@ from aotcompile.ir.nodes import (
     Load,
     Masked,
     Program,
+    Check,
     ReadScalar,
     Value,
     View,
@@ -57,6 +58,8 @@ class _Verifier:
                     faults = self._view(operation)
                 case ReadScalar():
                     faults = self._read(operation)
+                case Check(alternatives):
+                    faults = iter([fault for part in alternatives for side in (part.left, part.right) for fault in self._bound(side, (), "check")])
             for fault in faults:
                 yield f"operation {number} ({getattr(operation, 'result', None) or getattr(operation, 'operator', None) or 'read'}): {fault}"
         for output in self.program.outputs:

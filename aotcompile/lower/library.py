@@ -16,6 +16,7 @@ from aotcompile.lower.arguments import library_argument
 from aotcompile.lower.graph_facts import mutated_arguments, node_origin, result_users
 from aotcompile.lower.operators import views
 from aotcompile.lower.tensors import Tensor
+from aotcompile.lower.torch_private import expression_as_traced
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -97,8 +98,9 @@ def bind_new_sizes(context: "Context", value: torch.Tensor) -> list[tuple[int, S
     """Size symbols that first appear in a result (``nonzero``): (dimension, symbol), to be read from the result."""
     found: list[tuple[int, Symbol]] = []
     for dimension, size in enumerate(value.shape):
-        if isinstance(size, torch.SymInt):
-            expression = context.symbols.note(size)
+        if not isinstance(size, torch.SymInt):
+            continue
+        for expression in dict.fromkeys((context.symbols.note(size), expression_as_traced(size))):
             if expression.is_Symbol and not context.symbols.is_bound(str(expression)) and str(expression) not in context.symbols.items:
                 symbol = Symbol(str(expression))
                 context.symbols.bind(symbol.name, symbol)

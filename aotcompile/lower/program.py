@@ -19,15 +19,15 @@ from torch.fx import GraphModule, Node
 
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.ir.expression import Expression, Integer, Symbol, add, floor_divide
-from aotcompile.ir.nodes import BufferReference, Origin, Program, ProgramOutput, SizeSymbol
+from aotcompile.ir.nodes import BufferReference, Check, Origin, Program, ProgramOutput, SizeSymbol
 from aotcompile.lower import library
 from aotcompile.lower.context import Context
 from aotcompile.lower.graph_facts import GraphFacts, functional_name, mutated_arguments, tensor_root
 from aotcompile.lower.operators import creation, indexing, joining, mutation, pointwise, prims, reduction, views  # noqa: F401  (they fill the registry)
 from aotcompile.lower.registry import LOWERINGS, Lowering
-from aotcompile.lower.symbols import SYMBOLIC, ScalarValue, SymbolTable, number_of, size_of
+from aotcompile.lower.symbols import SYMBOLIC, ScalarValue, SymbolTable, comparison, conjuncts, number_of, size_of
 from aotcompile.lower.tensors import Tensor
-from aotcompile.lower.torch_private import OpOverload
+from aotcompile.lower.torch_private import OpOverload, expression_as_traced
 
 
 def lower_graph(graph_module: GraphModule, *, name: str, library_only: bool = False) -> Program:
@@ -48,11 +48,13 @@ class _Lowerer:
         self.inputs: list[str | None] = []
         self.size_symbols: list[SizeSymbol] = []
         self.scalar_inputs: list[tuple[int, Symbol]] = []
+        self.input_symbols: set[str] = set()
 
     def run(self) -> Program:
         nodes = list(self.module.graph.nodes)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         self._bind_symbols(placeholders)
+        self.input_symbols = set(self.context.symbols.sizes)
         for node in placeholders:
             self._placeholder(node)
         outputs: tuple[ProgramOutput, ...] = ()
@@ -137,6 +139,8 @@ class _Lowerer:
         value = node.meta.get("val")
         if node.target is torch.ops.aten._local_scalar_dense.default:
             return self._item(node, value)
+        if node.target is torch.ops.aten._assert_scalar.default:
+            return self._check(node)
         if isinstance(value, (*SYMBOLIC, int, float, bool)):
             return value  # sizes are read off the fake run, not computed
         if not isinstance(node.target, OpOverload):
@@ -147,7 +151,7 @@ class _Lowerer:
             node.target.name().startswith(("aten::_assert", "aten::sym_constrain", "aten::_functional_assert", "aten::_assert_async"))
             and not node.users
         ):
-            if node.target.name().startswith(("aten::sym_constrain", "aten::_assert_scalar", "aten::_assert_tensor_metadata")):
+            if node.target.name().startswith(("aten::sym_constrain", "aten::_assert_tensor_metadata")):
                 return None
         arguments = tuple(self._argument(argument) for argument in node.args)
         keywords = {key: self._argument(argument) for key, argument in node.kwargs.items()}
@@ -183,7 +187,19 @@ class _Lowerer:
         if isinstance(value, SYMBOLIC) and not value.node.expr.is_number:
             tensor = self.context.stable_item(source, node)
             self.context.symbols.item(self.context.symbols.note(value), tensor)
+            self.context.symbols.item(expression_as_traced(value), tensor)
         return value
+
+    def _check(self, node: Node) -> None:
+        """A condition on numbers that are data. One on the sizes of inputs alone is a guard, which holds."""
+        condition = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
+        if not isinstance(condition, torch.SymBool):
+            return
+        expression = expression_as_traced(condition)
+        if {symbol.name for symbol in expression.free_symbols} <= self.input_symbols:
+            return
+        for alternatives in conjuncts(expression):
+            self.context.emit(Check(tuple(comparison(self.context, part) for part in alternatives)))
 
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Node):

@@ -20,7 +20,7 @@ import torch
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.ir.dtypes import DType
 from aotcompile.ir.expression import ONE, Expression, Integer, Symbol, add, floor_divide, maximum, minimum, modulo, multiply
-from aotcompile.ir.nodes import Apply, Cast, Constant, IndexValue, Origin, ReadScalar, Value
+from aotcompile.ir.nodes import Apply, Cast, Comparison, Constant, IndexValue, Origin, ReadScalar, Value
 
 if TYPE_CHECKING:
     from aotcompile.lower.context import Context
@@ -151,6 +151,30 @@ def number_of(context: "Context", number: Any) -> "Expression | ScalarValue | in
     value = context.symbols.scalar(expression)
     wanted = DType.i64 if isinstance(number, torch.SymInt) else DType.f64 if isinstance(number, torch.SymFloat) else DType.b8
     return ScalarValue(wanted, convert(value, wanted))
+
+
+_SIGNS: dict[str, Any] = {
+    "Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=", "StrictGreaterThan": ">", "GreaterThan": ">="}
+
+
+def conjuncts(condition: Any) -> list[list[Any]]:
+    """A sympy condition as a conjunction of disjunctions of relations."""
+    import sympy
+
+    whole = sympy.to_cnf(condition) if condition.has(sympy.Or, sympy.Not) else condition
+    return [list(sympy.Or.make_args(part)) for part in sympy.And.make_args(whole) if part is not sympy.true]
+
+
+def comparison(context: "Context", relation: Any) -> Comparison:
+    """A sympy relation of sizes, those read at run time among them. Raises AotCompileError (AOT404) for one that is none."""
+    kind = type(relation).__name__
+    try:
+        if kind in _SIGNS:
+            left, right = (context.symbols.index(side, context) for side in relation.args)
+            return Comparison(left, _SIGNS[kind], right)
+    except NotAnIndex:
+        pass
+    raise AotCompileError(Diagnostic("AOT404", "error", f"the condition {relation} cannot be checked at run time"))
 
 
 def convert(value: Value, dtype: DType) -> Value:

@@ -8,7 +8,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-__all__ = ["OpOverload", "constant_numbers", "same_storage"]
+__all__ = ["OpOverload", "constant_numbers", "expression_as_traced", "same_storage"]
 
 
 def constant_numbers(value: torch.Tensor) -> list[Any] | None:
@@ -18,6 +18,11 @@ def constant_numbers(value: torch.Tensor) -> list[Any] | None:
         return None
     with unset_fake_temporarily():
         return data.detach().reshape(-1).tolist()  # type: ignore[no-any-return]
+
+
+def expression_as_traced(number: Any) -> Any:
+    """The sympy expression of a symbolic number as it was made, without what the fake run has learnt about its symbols since."""
+    return number.node._expr
 
 
 def same_storage(a: object, b: torch.Tensor) -> bool:

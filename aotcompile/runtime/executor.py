@@ -13,7 +13,7 @@ import torch
 
 from aotcompile.runtime.guards import UnsupportedPlan, evaluate, expression
 
-STATUS = {1: "index out of range", 2: "integer division by zero"}
+STATUS = {1: "index out of range", 2: "integer division by zero", 3: "a size read at run time is out of its range"}
 Values = dict[str, Any]
 Step = Callable[[Values, dict[str, int]], None]
 
@@ -109,6 +109,12 @@ class Runtime:
         return torch.empty_strided(tensor.shape, tuple(strides), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
     @staticmethod
+    def check(holds: bool | int, condition: str) -> None:
+        """Raises KernelFailure where a condition on sizes does not hold."""
+        if not holds:
+            raise KernelFailure(condition, 3)
+
+    @staticmethod
     def size(value: Any) -> int:
         """A size symbol that arrives as an int or as a 0-dim integer tensor."""
         return value if type(value) is int else int(value)
@@ -195,7 +201,7 @@ class Graph:
 
     def _step(self, step: Mapping[str, Any]) -> Step:
         build = {"allocate": self._allocate, "view": self._view, "kernel": self._kernel, "call": self._call, "read_scalar": self._read_scalar,
-                 "free": self._free}.get(step["step"])
+                 "check": self._check, "free": self._free}.get(step["step"])
         if build is None:
             raise UnsupportedPlan(f"plan step {step['step']!r}")
         return build(step)
@@ -244,6 +250,14 @@ class Graph:
 
         def run(values: Values, symbols: dict[str, int]) -> None:
             symbols[symbol] = int(values[buffer].item())
+        return run
+
+    def _check(self, step: Mapping[str, Any]) -> Step:
+        condition = step["condition"]
+        code = expression(condition)
+
+        def run(values: Values, symbols: dict[str, int]) -> None:
+            Runtime.check(evaluate(code, symbols), condition)
         return run
 
     def _free(self, step: Mapping[str, Any]) -> Step:

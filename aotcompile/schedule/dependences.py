@@ -1,7 +1,7 @@
 """What each operation reads and writes, which operations must come before it, and which are needed at all.
 
 Memory is named by its *root*: the buffer that owns it. A view and the result of an update share their base's root. Edges are read after write,
-write after read and write after write on roots, and "reads the symbol that a `ReadScalar` makes".
+write after read and write after write on roots, and "reads the symbol that a `ReadScalar` makes and a `Check` looks at".
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeGuard
 from aotcompile.ir.dtypes import DType
 from aotcompile.ir.expression import ONE, ZERO, Expression, Symbol, free_symbols, substitute
 from aotcompile.ir.nodes import (
-    Apply, Argument, Buffer, BufferReference, Cast, Compute, Constant, LibraryCall, Load, Operation, Program, ReadScalar, Value, View,
+    Apply, Argument, Buffer, BufferReference, Cast, Compute, Constant, Check, LibraryCall, Load, Operation, Program, ReadScalar, Value, View,
 )
 from aotcompile.ir.operators import OPERATORS
 from aotcompile.ir.traverse import Rewriter, compute_values, rewrite_store, value_symbols, walk
@@ -96,6 +96,8 @@ def facts_of(operation: Operation) -> Facts:
             return Facts(operation, (base,), ())
         case ReadScalar(buffer=buffer):
             return Facts(operation, (buffer,), ())
+        case Check():
+            return Facts(operation, (), (), fallible=True)
     raise TypeError(operation)
 
 
@@ -182,7 +184,7 @@ class Dependences:
             fact = self.facts[i]
             operation = fact.operation
             names = results_of(operation)
-            live[i] = any(name in needed for name in names) or isinstance(operation, ReadScalar)
+            live[i] = any(name in needed for name in names) or isinstance(operation, (ReadScalar, Check))
             if isinstance(operation, LibraryCall):
                 effect = bool(operation.mutates) or not names or not operation.operator.startswith("aten.")
                 live[i] = live[i] or effect or any(word in operation.operator for word in _RANDOM)
@@ -196,7 +198,7 @@ class Dependences:
     def _edges(self) -> None:
         writer: dict[str, int] = {}
         readers: dict[str, list[int]] = {}
-        scalars: dict[Symbol, int] = {}
+        scalars: dict[Symbol, list[int]] = {}
         for i, fact in enumerate(self.facts):
             if not self.live[i]:
                 continue
@@ -219,11 +221,13 @@ class Dependences:
                 writer[root] = i
                 readers[root] = []
             if isinstance(fact.operation, ReadScalar):
-                scalars[fact.operation.symbol] = i
+                scalars[fact.operation.symbol] = [i]
             elif scalars:
                 for symbol in self._symbols(fact.operation):
-                    if symbol in scalars:
-                        after[scalars[symbol]] = None
+                    after.update(dict.fromkeys(scalars.get(symbol, ())))
+            if isinstance(fact.operation, Check):
+                for symbol in self._symbols(fact.operation):
+                    scalars.setdefault(symbol, []).append(i)
             after.pop(i, None)
             fact.after = list(after)
 
@@ -244,4 +248,6 @@ class Dependences:
                 expressions += argument_expressions(values)
             case View(offset=offset):
                 expressions.append(offset)
+            case Check(alternatives):
+                expressions += [side for part in alternatives for side in (part.left, part.right)]
         return found.union(*map(free_symbols, expressions)) if expressions else found

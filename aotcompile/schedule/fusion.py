@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aotcompile.ir.nodes import Compute, LibraryCall, Operation, ReadScalar, View
+from aotcompile.ir.nodes import Check, Compute, LibraryCall, Operation, ReadScalar, View
 from aotcompile.schedule.dependences import Dependences, Facts, facts_of
 from aotcompile.schedule.group import Group, Placement
 from aotcompile.schedule.inline import Inliner, is_plain, is_scatter
@@ -121,7 +121,7 @@ class Fusion:
                     seen.add(n)
                     if n not in needs and is_plain(other):
                         stack.append(n)
-                elif isinstance(other, ReadScalar):
+                elif isinstance(other, (ReadScalar, Check)):
                     needs[n] = None
         return list(needs)
 
@@ -157,7 +157,7 @@ class Fusion:
         self._position[number] = joined.position
 
     def _append(self, number: int, operation: Operation) -> None:
-        assert isinstance(operation, (LibraryCall, View, ReadScalar))
+        assert isinstance(operation, (LibraryCall, View, ReadScalar, Check))
         self._position[number] = len(self._order.items)
         self._order.items.append(operation)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from aotcompile.ir.expression import ZERO, Expression, Integer
 from aotcompile.ir.linear import product
-from aotcompile.ir.nodes import Buffer, LibraryCall, ReadScalar, View
+from aotcompile.ir.nodes import Buffer, Check, LibraryCall, ReadScalar, View
 from aotcompile.schedule.dependences import Dependences, call_buffers, results_of
 from aotcompile.schedule.types import Allocate, Free, FusedKernel, Reuse, Step
 
@@ -21,7 +21,7 @@ _ALIASING = frozenset({
 })
 """ATen operators whose result may be their argument or a view of it."""
 
-Work = FusedKernel | LibraryCall | View | ReadScalar
+Work = FusedKernel | LibraryCall | View | ReadScalar | Check
 
 
 def storage_elements(buffer: Buffer) -> Expression:
@@ -130,6 +130,8 @@ def _touched(step: Work) -> Iterable[str]:
             return (result, base)
         case ReadScalar(buffer=buffer):
             return (buffer,)
+        case Check():
+            return ()
     raise TypeError(step)
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from aotcompile.base.writer import Writer
-from aotcompile.ir.nodes import LibraryCall, Loop, ReadScalar, View
+from aotcompile.ir.nodes import Check, LibraryCall, Loop, ReadScalar, View
 from aotcompile.ir.text.print import operation_text
 from aotcompile.schedule.types import Allocate, Free, FusedKernel, Reuse, Schedule
 
@@ -21,7 +21,7 @@ def schedule_text(schedule: Schedule) -> str:
                 out.line(f"free {buffer}")
             case FusedKernel():
                 _kernel(out, step)
-            case LibraryCall() | View() | ReadScalar():
+            case LibraryCall() | View() | ReadScalar() | Check():
                 out.line(operation_text(step))
     return out.text()
 

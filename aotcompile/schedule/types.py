@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, Union
 
 from aotcompile.ir.expression import Expression, Symbol
-from aotcompile.ir.nodes import Buffer, Compute, LibraryCall, Loop, Program, ReadScalar, View
+from aotcompile.ir.nodes import Buffer, Check, Compute, LibraryCall, Loop, Program, ReadScalar, View
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Free:
     buffer: str
 
 
-Step = Union[Allocate, Reuse, Free, FusedKernel, LibraryCall, View, ReadScalar]
+Step = Union[Allocate, Reuse, Free, FusedKernel, LibraryCall, View, ReadScalar, Check]
 
 
 @dataclass(frozen=True)

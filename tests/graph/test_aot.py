@@ -248,10 +248,31 @@ def test_numbers_promote_like_python_scalars(name: str, training: bool) -> None:
         assert all(not isinstance(node.meta["val"], (torch.SymInt, torch.SymFloat)) for node in graphs.backward.graph.find_nodes(op="placeholder"))
 
 
-def test_a_size_made_of_a_number_is_refused() -> None:
-    with pytest.raises(UnsupportedGraph) as caught:
-        build_aten_graphs(capture(lambda x, n: x.reshape(n, -1) * 2, [tensor(6), 2]), training=False)
-    assert caught.value.code == "AOT303"
+def test_a_size_made_of_a_number_is_checked() -> None:
+    graphs = build_aten_graphs(capture(lambda x, n: torch.zeros(n) + x[:1], [tensor(6), 2]), training=False)
+    assert "_assert_scalar" in str(graphs.forward.graph)
+    [result] = run_inference(graphs, [tensor(6), 4])
+    assert result.shape == (4,)
+    with pytest.raises(RuntimeError):
+        run_inference(graphs, [tensor(6), -1])
+
+
+def cat_of_two_masks(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([x[x > 0], x[x <= 0] * 2])
+
+
+@pytest.mark.parametrize("function", [cat_of_two_masks, lambda x: x[x > 0] * 2, lambda x: torch.where(x > 0)[0] * x.sum(),
+                                      lambda x: x.masked_select(x > 0).exp()])
+def test_gradients_through_sizes_that_are_data(function) -> None:
+    torch.manual_seed(0)
+    graphs = build_aten_graphs(capture(function, [tensor(7, grad=True)]), training=True)
+    for x in (torch.randn(7), torch.randn(7).abs()):
+        x.requires_grad_()
+        wanted = function(x)
+        tangent = torch.randn_like(wanted)
+        [result], [gradient] = run_training(graphs, [x.detach()], [tangent])
+        torch.testing.assert_close(result, wanted.detach())
+        torch.testing.assert_close(gradient, torch.autograd.grad(wanted, x, tangent)[0])
 
 
 def test_a_number_whose_value_the_derivative_asks_for_is_refused_in_training_only() -> None:

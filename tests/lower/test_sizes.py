@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from checking import check, lower
+from checking import array_of, call_library, check, lower
 
-from aotcompile.ir.nodes import ReadScalar
+from aotcompile.ir.nodes import Check, ReadScalar
+from aotcompile.ir.reference.evaluate import evaluate
+from aotcompile.ir.reference.scalar_math import KernelFailure
 
 
 def common(x: torch.Tensor) -> Any:
@@ -72,3 +74,22 @@ def test_programs_are_deterministic() -> None:
     from aotcompile.ir.text.print import program_text
     first, second = (program_text(lower(common, torch.randn(5, 6), dynamic=False)) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize(("count", "fails"), [(3, False), (0, False), (5, False), (6, True), (-1, True)])
+def test_what_eager_checks_of_a_size_is_checked(count: int, fails: bool) -> None:
+    def run(x: torch.Tensor, n: torch.Tensor) -> Any:
+        k = n.item()
+        torch.ops.aten._assert_scalar(k >= 0, "too small")
+        torch.ops.aten._assert_scalar(k <= x.shape[0], "too large")
+        return torch.zeros(k) + x.sum()
+
+    program = lower(run, torch.randn(5), torch.tensor(3), dynamic=True)
+    read, *checks = [operation for operation in program.operations if isinstance(operation, (ReadScalar, Check))]
+    assert isinstance(read, ReadScalar) and len(checks) == 2
+    arrays = [array_of(torch.randn(5)), array_of(torch.tensor(count))]
+    if fails:
+        with pytest.raises(KernelFailure):
+            evaluate(program, arrays, call_library)
+    else:
+        assert evaluate(program, arrays, call_library)[0].sizes == (count,)

@@ -110,6 +110,16 @@ def test_integers_scalars_and_reading_a_size(native: ModuleType) -> None:
     assert result.item() == 3.0 and size == 42
 
 
+def test_a_size_out_of_its_range_stops_the_graph(native: ModuleType) -> None:
+    steps = [{"step": "read_scalar", "symbol": "u0", "buffer": "x"}, {"step": "check", "condition": "u0 >= 0 or u0 == -7"}]
+    graph = native.Graph(graph_plan(["x"], steps, ["x"]), {})
+    for number in (0, 3, -7):
+        graph([torch.tensor(number)])
+    with pytest.raises(native.KernelFailure) as caught:
+        graph([torch.tensor(-1)])
+    assert caught.value.args == ("u0 >= 0 or u0 == -7", 3)
+
+
 def test_input_returned_is_the_same_object(native: ModuleType) -> None:
     x = torch.nn.Parameter(torch.randn(3))
     assert native.Graph(graph_plan(["x"], [], ["x"]), {})([x])[0] is x

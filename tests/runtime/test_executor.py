@@ -13,14 +13,15 @@ import torch
 from runtime_tests import run_python
 
 from aotcompile.codegen.python.wrapper import COMPUTATION_MARK, wrapper_source
-from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView
+from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanCheck, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView
 from aotcompile.frontend.types import CapturedVariant, GraphInput
 from aotcompile.ir.guards import TensorFacts
 from aotcompile.ir.paths import Path as AccessPath
 from aotcompile.runtime import executor, loader
 from aotcompile.runtime.guards import UnsupportedPlan
 
-STEP = {PlanAllocate: "allocate", PlanView: "view", PlanKernel: "kernel", PlanCall: "call", PlanReadScalar: "read_scalar", PlanFree: "free"}
+STEP = {PlanAllocate: "allocate", PlanView: "view", PlanKernel: "kernel", PlanCall: "call", PlanReadScalar: "read_scalar", PlanCheck: "check",
+        PlanFree: "free"}
 
 
 def as_json(graph: PlanGraph) -> dict[str, Any]:
@@ -35,17 +36,20 @@ def variant(inputs: tuple[GraphInput, ...] = (), **more: Any) -> CapturedVariant
     return CapturedVariant(**{**values, **more})
 
 
+def wrapper_graph(graph: PlanGraph, kernels: executor.Kernels | None = None) -> executor.WrapperGraph:
+    space: dict[str, Any] = {}
+    exec(compile(wrapper_source(variant(), {"inference": graph}), "wrapper.py", "exec"), space)
+    return executor.WrapperGraph(space["inference"], kernels or executor.Kernels(None, ()))
+
+
 def run_both(graph: PlanGraph, *inputs: Any, kernels: executor.Kernels | None = None) -> list[Any]:
     """Outputs of the plan's executor, after comparing them with the wrapper's."""
     kernels = kernels or executor.Kernels(None, ())
-    text = wrapper_source(variant(), {"inference": graph})
-    space: dict[str, Any] = {}
-    exec(compile(text, "wrapper.py", "exec"), space)
 
     def fresh() -> list[Any]:
         return [i.clone() if isinstance(i, torch.Tensor) else i for i in inputs]
     stepped = executor.Graph(as_json(graph), kernels)(fresh())
-    written = executor.WrapperGraph(space["inference"], kernels)(fresh())
+    written = wrapper_graph(graph, kernels)(fresh())
     assert len(stepped) == len(written)
     for a, b in zip(stepped, written):
         if isinstance(a, torch.Tensor):
@@ -106,6 +110,16 @@ def test_sizes_come_from_inputs_ints_and_scalars() -> None:
     steps: list[PlanStep] = [call("aten.full.default", ([{"size": "s0"}, {"size": "n // 2"}], 1.0), "y")]
     for number in (7, torch.tensor(7)):
         assert run_both(graph(("x", "k"), steps, ["y"], (("s0", 0, 0), ("n", 1, -1))), torch.zeros(2), number)[0].shape == (2, 3)
+
+
+def test_a_size_out_of_its_range_stops_the_graph() -> None:
+    plan = graph(("x",), [PlanReadScalar("u0", "x"), PlanCheck("u0 >= 0 or u0 == -7")], ["x"])
+    for number in (0, 3, -7):
+        run_both(plan, torch.tensor(number))
+    for made in (executor.Graph(as_json(plan), executor.Kernels(None, ())), wrapper_graph(plan)):
+        with pytest.raises(executor.KernelFailure) as caught:
+            made([torch.tensor(-1)])
+        assert caught.value.status == 3 and "u0 >= 0" in str(caught.value)
 
 
 @pytest.mark.parametrize("step", [{"step": "teleport"}, {"step": "kernel", "kernel": "k", "buffers": [], "sizes": [], "grid": [1, 1, 1]},

@@ -10,13 +10,13 @@ import dataclasses
 import math
 from typing import Any
 
-from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView, Size
+from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanCheck, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView, Size
 from aotcompile.ir.expression import Expression, Integer, free_symbols
-from aotcompile.ir.nodes import Argument, Buffer, BufferReference, Compute, DTypeReference, LibraryCall, ReadScalar, TorchReference, View
+from aotcompile.ir.nodes import Argument, Buffer, BufferReference, Check, Compute, DTypeReference, LibraryCall, ReadScalar, TorchReference, View
 from aotcompile.schedule.types import Allocate, Free, FusedKernel, Reuse, Schedule, Step, parameters
 
 _STEP_NAMES: dict[type, str] = {PlanAllocate: "allocate", PlanView: "view", PlanKernel: "kernel", PlanCall: "call", PlanReadScalar: "read_scalar",
-                                PlanFree: "free"}
+                                PlanCheck: "check", PlanFree: "free"}
 
 
 def size(value: Expression) -> Size:
@@ -85,6 +85,8 @@ class _Planner:
             case ReadScalar(symbol, buffer_name):
                 self._known.add(symbol)
                 return PlanReadScalar(symbol.name, self._name(buffer_name))
+            case Check():
+                return PlanCheck(str(step))
             case LibraryCall():
                 return self._call(step)
         raise TypeError(step)

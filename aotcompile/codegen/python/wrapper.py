@@ -17,7 +17,7 @@ import keyword
 from typing import Any, Mapping, Sequence
 
 from aotcompile.base.writer import Writer
-from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView, Size
+from aotcompile.codegen.types import PlanAllocate, PlanCall, PlanCheck, PlanFree, PlanGraph, PlanKernel, PlanReadScalar, PlanStep, PlanView, Size
 from aotcompile.frontend.types import CapturedVariant
 from aotcompile.ir.dtypes import DType
 
@@ -113,6 +113,8 @@ class _Function:
                 return self.call(step)
             case PlanReadScalar():
                 return f"{step.symbol} = int({self.name(step.buffer)}.item())"
+            case PlanCheck():
+                return f'runtime.check({step.condition}, "{step.condition}")'
             case PlanFree():
                 return f"del {self.name(step.name)}"
         raise TypeError(f"no plan step: {step!r}")

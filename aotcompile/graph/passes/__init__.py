@@ -9,10 +9,11 @@ from aotcompile.graph.passes.names import rename_nodes
 from aotcompile.graph.passes.no_operations import remove_no_operations
 from aotcompile.graph.passes.output_strides import restore_output_strides
 from aotcompile.graph.passes.required_sizes import required_sizes
+from aotcompile.graph.passes.size_checks import insert_size_checks
 
 PASSES = (inline_tensor_constants, remove_no_operations, fold_constants, remove_dead_code)
 
-__all__ = ["PASSES", "rename_nodes", "required_sizes", "restore_output_strides", "run"]
+__all__ = ["PASSES", "insert_size_checks", "rename_nodes", "required_sizes", "restore_output_strides", "run"]
 
 
 def run(module: fx.GraphModule) -> None:

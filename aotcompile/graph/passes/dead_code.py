@@ -1,4 +1,4 @@
-"""Removes nodes without users. Kept: placeholders, writes to inputs, and random operators (each draw moves the generator)."""
+"""Removes nodes without users. Kept: placeholders, writes to inputs, checks, and random operators (each draw moves the generator)."""
 from __future__ import annotations
 
 import torch
@@ -17,6 +17,8 @@ def remove_dead_code(module: fx.GraphModule) -> None:
 def _has_effect(node: fx.Node) -> bool:
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
+        if target is torch.ops.aten._assert_scalar.default:
+            return isinstance(node.args[0], fx.Node)
         return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
     return isinstance(target, torch._ops.HigherOrderOperator)
 

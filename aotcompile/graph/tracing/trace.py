@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from aotcompile.frontend.types import GraphInput
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.tracing.attention import fused_attention, in_fused_layout
-from aotcompile.graph.torch_private import fx_traceback
+from aotcompile.graph.torch_private import ShapeEnv, fx_traceback
 from aotcompile.graph.tracing.inputs import STAND_IN
 
 
@@ -29,9 +29,13 @@ class CapturedFunction(torch.nn.Module):
         self.uses_cuda = any(given.facts is not None and given.facts.device != "cpu" for given in inputs)
         self.running = ""
         self.place = ""
+        self.environment: ShapeEnv | None = None
+        self.first_symbols: list[int] = []                        # per run: how many symbols for data had been made before it
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         values = [value.item() if number else value for value, number in zip(inputs, self._is_number, strict=True)]
+        if self.environment is not None:
+            self.first_symbols.append(self.environment.unbacked_symint_counter)
         interpreter = _Interpreter(self._graph[0], self)
         device = StandInDevice() if self.uses_cuda else nullcontext()
         with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), device:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +29,16 @@ from aotcompile.ir.nodes import (
     Loop,
     Masked,
     Program,
+    Check,
     ReadScalar,
     Reduction,
     Value,
     View,
 )
 from aotcompile.ir.reference.scalar_math import KernelFailure, Number, apply_operator, convert_number
+
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 @dataclass
@@ -114,6 +119,9 @@ class _Evaluator:
                     self.arrays[result] = self._view(result, self.arrays[base], self.index(offset))
                 case ReadScalar(symbol, buffer):
                     self.symbols[symbol] = int(self.arrays[buffer].elements()[0])
+                case Check(alternatives):
+                    if not any(_COMPARE[part.sign](self.index(part.left), self.index(part.right)) for part in alternatives):
+                        raise KernelFailure(3)
         return [self.argument(output) if isinstance(output, (BufferReference, Expression)) else output for output in self.program.outputs]
 
     def index(self, expression: Expression) -> int:

@@ -15,7 +15,7 @@ _BITS = {DType.i64: 64, DType.i32: 32, DType.i16: 16, DType.i8: 8, DType.u8: 8}
 
 
 class KernelFailure(Exception):
-    """What stops a kernel: ``status`` 1 an index out of range, 2 an integer division by zero."""
+    """What stops a kernel: ``status`` 1 an index out of range, 2 an integer division by zero, 3 a size out of its range."""
 
     def __init__(self, status: int) -> None:
         self.status = status

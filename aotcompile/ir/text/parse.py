@@ -28,6 +28,8 @@ from aotcompile.ir.nodes import (
     Origin,
     Program,
     ProgramOutput,
+    Check,
+    Comparison,
     ReadScalar,
     Reduction,
     SizeSymbol,
@@ -274,6 +276,8 @@ class _ProgramParser:
         if re.match(r"read \w+ = ", body):
             _, symbol, _, buffer = body.split()
             return ReadScalar(Symbol(symbol), buffer)
+        if body.startswith("check "):
+            return Check(tuple(map(_comparison, body.removeprefix("check ").split(" or "))))
         if re.match(r"(?:[\w, ]+ = )?call ", body):
             return self._call(body, origins)
         return self._compute(body, origins)
@@ -327,6 +331,14 @@ class _ProgramParser:
         if reduction is None:
             reader.position = before
         return Compute(result, loops, reader.value(), Store(index, mode, bindings, checks), reduction, updates or None, origins)
+
+
+def _comparison(text: str) -> Comparison:
+    match = re.fullmatch(r"(.*) (==|!=|<=|>=|<|>) (.*)", text)
+    if match is None:
+        raise ValueError(f"not a comparison: {text!r}")
+    left, sign, right = match.groups()
+    return Comparison(index_expressions.parse(left), sign, index_expressions.parse(right))  # type: ignore[arg-type]
 
 
 def _expressions(text: str) -> tuple[Expression, ...]:

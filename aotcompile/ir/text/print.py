@@ -10,6 +10,7 @@ Example::
     mm = call aten.mm.default(%relu, %w)
     view mm_view = mm + 0
     read u0 = item
+    check u0 >= 0
     return %relu, s0*2, None
 
 Values: ``f32 1.0`` constant, ``i64(i0 + 1)`` index value, ``load(x[k0*4 + i1] where k0 = ... check k0 < 9)``, ``cast(f32, v)``,
@@ -38,6 +39,7 @@ from aotcompile.ir.nodes import (
     Operation,
     Origin,
     Program,
+    Check,
     ReadScalar,
     Store,
     TorchReference,
@@ -124,6 +126,8 @@ def operation_text(operation: Operation) -> str:
             return f"view {result} = {base} + {offset}{_origins(origins)}"
         case ReadScalar(symbol, buffer):
             return f"read {symbol} = {buffer}"
+        case Check():
+            return f"check {operation}"
     raise TypeError(f"not an operation: {operation!r}")
 
 

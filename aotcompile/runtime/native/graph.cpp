@@ -123,6 +123,15 @@ class ReadScalarStep : public Step {
   int symbol = 0, buffer = 0;
 };
 
+class CheckStep : public Step {
+ public:
+  void run(Run& run) const override {
+    if (condition.evaluate(run.symbols.data()) == 0) throw KernelFailure(text, 3);
+  }
+  Expression condition;
+  std::string text;
+};
+
 class FreeStep : public Step {
  public:
   void run(Run& run) const override { run.set(buffer, at::Tensor()); }
@@ -178,6 +187,12 @@ std::unique_ptr<Step> make_step(GraphReader& reader, PyObject* plan, PyObject* k
     auto step = std::make_unique<ReadScalarStep>();
     step->buffer = reader.find(field(plan, "buffer"));
     step->symbol = reader.symbols.add(text_of(field(plan, "symbol")));
+    return step;
+  }
+  if (kind == "check") {
+    auto step = std::make_unique<CheckStep>();
+    step->text = text_of(field(plan, "condition"));
+    step->condition = reader.expression(field(plan, "condition"));
     return step;
   }
   if (kind == "free") {
