@@ -31,6 +31,7 @@ class _Build:
     rewritten: set[tuple[str, str]] = field(default_factory=set)
     regions: dict[str, dict[str, Any]] = field(default_factory=dict)
     kernels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    callees: list[dict[str, Any]] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
@@ -54,6 +55,8 @@ def package_contents(plan: PackagePlan) -> PackageContents:
     for function in _in_order(plan):
         if (function.result.module, function.result.qualname) in build.rewritten:
             _add_regions(plan, build, function)
+    for function in sorted(plan.outside, key=lambda f: (f.result.module, f.result.lines, f.result.qualname)):
+        add_standing_function(build, function, layout.OUTSIDE_FOLDER)
     for path, content in plan.extra_files.items():
         _put(build, path, content)
     build.files[layout.MANIFEST] = manifest_text(_manifest(plan, build))
@@ -94,7 +97,9 @@ def _add_source(plan: PackagePlan, build: _Build, path: str, module: ModuleSourc
 def _twin(plan: PackagePlan, build: _Build, module: ModuleSource, data: bytes) -> str | bytes | None:
     """The generated text of a module (bytes if it is not plain UTF-8); None if it is equal to the source, or not Python (reported as AOT611)."""
     shown = plan.source.shown(module.path)
-    functions = [SplitFunction(f.result.qualname, f.result.lines[0], f.result.split, {index: len(v) for index, v in f.variants.items()}, f.digest)
+    outside = {f.result.qualname for f in plan.outside}
+    functions = [SplitFunction(f.result.qualname, f.result.lines[0], f.result.split, {index: len(v) for index, v in f.variants.items()}, f.digest,
+                               frozenset(number for number, callee in f.result.split.calls.items() if callee in outside))
                  for f in _in_order(plan) if f.result.module == module.name and f.result.split is not None and f.result.split.form == "source"]
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -148,6 +153,33 @@ def _add_regions(plan: PackagePlan, build: _Build, function: FunctionPlan) -> No
         build.regions.setdefault(result.module, {})[names.region_name(result.qualname, region.index)] = entry
 
 
+def add_standing_function(build: _Build, function: FunctionPlan, root: str) -> None:
+    """A split function that no module of the package holds: its split source and regions under ``root``, and a record by which the runtime makes its
+    twin next to the original."""
+    result = function.result
+    if result.split is None:
+        return
+
+    def moved(path: str) -> str:
+        return root + path.removeprefix(layout.AOT_FOLDER)
+
+    home = moved(names.region_folder(result.module, result.qualname, 0)).rpartition("/")[0]
+    path = f"{home}/{'bytecode' if result.split.form == 'bytecode' else 'source'}.py"
+    _put(build, path, result.split.text)
+    regions = {}
+    for region in result.split.regions:
+        folders = []
+        for number, variant in enumerate(function.variants.get(region.index, ())):
+            folder = moved(names.variant_folder(result.module, result.qualname, region.index, number))
+            folders.append(folder)
+            _add_variant(build, folder, variant)
+        name = names.region_name(result.qualname, region.index)
+        regions[name] = [f"_r{region.index}", region.name]
+        build.regions.setdefault(result.module, {})[name] = {"variants": folders, "lines": list(region.lines)}
+    build.callees.append({"module": result.module, "qualname": result.qualname, "file": path, "digest": function.digest,
+                          "bytecode": result.split.form == "bytecode", "calls": sorted(result.split.calls), "regions": regions})
+
+
 def _add_variant(build: _Build, folder: str, variant: VariantFiles) -> None:
     for name, text in variant.texts.items():
         _put(build, layout.variant_file(folder, name), text)
@@ -170,12 +202,13 @@ def _put_binary(build: _Build, path: str, content: bytes) -> None:
 
 
 def _manifest(plan: PackagePlan, build: _Build) -> dict[str, Any]:
-    functions = _in_order(plan)
+    functions = [*_in_order(plan), *plan.outside]
     eager = [d for f in functions for d in (*f.result.eager, *(f.result.split.eager if f.result.split else ()))]
     eager += [d for d in build.diagnostics if d.code in ("AOT611", "AOT612")]
     return {
         "schema": layout.SCHEMA, "package": plan.source.name, "options": dict(plan.options), "built_with": dict(plan.built_with),
         "sources": build.sources, "modules": build.modules, "regions": build.regions, "kernels": build.kernels,
+        **({"callees": build.callees} if build.callees else {}),
         "files": {path: digest(content) for path, content in build.files.items()
                   if path.startswith(f"{layout.AOT_FOLDER}/") and not isinstance(content, CopiedFile)},
         "breaks": [break_json(b) for f in functions for b in f.result.breaks],

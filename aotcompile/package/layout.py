@@ -14,6 +14,7 @@ from aotcompile.base import names
 from aotcompile.base.digest import short_digest
 
 AOT_FOLDER = "_aot"
+OUTSIDE_FOLDER = f"{AOT_FOLDER}/other-packages"          # no module can have this name
 BINARY_FOLDER = "_aot/bin"
 MANIFEST = "manifest.json"
 SCHEMA = 1

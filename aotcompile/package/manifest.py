@@ -8,6 +8,8 @@
     modules      module that was rewritten -> SHA-256 of the generated text (all others are copies)
     regions      module ("mypkg.model") -> region ("Net.forward:r0") -> {"variants": [folder...], "lines": [first, last]}; no variants: it stays eager
     kernels      variant folder -> target -> binary, or {file name: binary} where a target has several
+    callees      split functions of other packages: {"module", "qualname", "file" (the split source), "digest" (of the original's code), "bytecode",
+                 "calls", "regions": region -> [stub, eager body]}; left out where there are none
     files        file under _aot/ -> SHA-256
     breaks       graph breaks: {"code", "file", "line", "column", "function", "reason", "hint"}
     eager        what was not compiled and why: diagnostics
@@ -26,8 +28,8 @@ from aotcompile.package import layout
 
 def manifest_text(fields: Mapping[str, Any]) -> str:
     """Deterministic JSON: sorted keys below the top level, whose order is the one above; ASCII only, so that any file name survives."""
-    order = ("schema", "package", "options", "built_with", "sources", "modules", "regions", "kernels", "files", "breaks", "eager")
-    parts = [f" {json.dumps(key)}: {_indented(fields[key])}" for key in order]
+    order = ("schema", "package", "options", "built_with", "sources", "modules", "regions", "kernels", "callees", "files", "breaks", "eager")
+    parts = [f" {json.dumps(key)}: {_indented(fields[key])}" for key in order if key in fields]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotcompile.base import names
 from aotcompile.base.digest import digest
 from aotcompile.package import layout
-from aotcompile.package.contents import _add_variant, _Build, _put
+from aotcompile.package.contents import _Build, _put, add_standing_function
 from aotcompile.package.manifest import break_json, manifest_text, sorted_diagnostics
 from aotcompile.package.types import FunctionPlan, PackageContents
 
@@ -25,19 +24,7 @@ def single_contents(functions: Sequence[FunctionPlan], *, options: Mapping[str, 
     """The files of one compiled callable; ``functions`` with the entry first."""
     build = _Build()
     for function in functions:
-        result = function.result
-        if result.split is None:
-            continue
-        home = names.region_folder(result.module, result.qualname, 0).rpartition("/")[0]
-        _put(build, f"{home}/{'bytecode' if result.split.form == 'bytecode' else 'source'}.py", result.split.text)
-        for region in result.split.regions:
-            folders = []
-            for number, variant in enumerate(function.variants.get(region.index, ())):
-                folder = names.variant_folder(result.module, result.qualname, region.index, number)
-                folders.append(folder)
-                _add_variant(build, folder, variant)
-            regions = build.regions.setdefault(result.module, {})
-            regions[names.region_name(result.qualname, region.index)] = {"variants": folders, "lines": list(region.lines)}
+        add_standing_function(build, function, layout.AOT_FOLDER)
     for path, content in extra_files.items():
         _put(build, path, content)
     eager = [d for f in functions for d in f.result.eager]

@@ -84,14 +84,16 @@ class FunctionPlan:
 
 @dataclass(frozen=True)
 class PackagePlan:
-    """Everything a build writes. ``options`` and ``built_with`` are JSON-shaped; ``extra_files``: path in the generated package -> content, for
-    files that belong to no variant (``_aot/bin/host-<torch>-<cpython>/...``)."""
+    """Everything a build writes. ``outside``: split functions of other packages that the package's own functions call. ``options`` and ``built_with``
+    are JSON-shaped; ``extra_files``: path in the generated package -> content, for files that belong to no variant
+    (``_aot/bin/host-<torch>-<cpython>/...``)."""
 
     source: PackageSource
     functions: tuple[FunctionPlan, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     built_with: Mapping[str, str] = field(default_factory=dict)
     extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
+    outside: tuple[FunctionPlan, ...] = ()
 
 
 # ---- what is written ----------------------------------------------------------------------------------------------------------------------

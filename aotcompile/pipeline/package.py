@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from aotcompile.frontend.entries import collect_entries, importable, locate_pack
 from aotcompile.frontend.entries.discovery import Package
 from aotcompile.frontend.entries.entry import Entry
 from aotcompile.frontend.types import FunctionResult
+from aotcompile.graph.plugin import require_plugin
 from aotcompile.options import Options
 from aotcompile.package import freshness
 from aotcompile.package.contents import package_contents
 from aotcompile.package.discover import package_source
-from aotcompile.package.types import PackageContents, PackagePlan, PackageSource
+from aotcompile.package.types import FunctionPlan, PackageContents, PackagePlan, PackageSource
 from aotcompile.package.writer import write_package
 from aotcompile.pipeline.entries import function_of, situation_of
-from aotcompile.graph.plugin import require_plugin
 from aotcompile.pipeline.environment import built_with, host_files, require_tools
 from aotcompile.pipeline.functions import Analysis, BuiltFunction, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
 from aotcompile.reports import (
@@ -95,19 +94,35 @@ def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[En
     analysis = _analysis(groups, entries, options)
     _progress("generating", 1, 4)
     source = _source(found, options)
-    built = build_functions(_inside(analysis, source), backend=options.backend, targets=options.targets)
+    built = build_functions(analysis, backend=options.backend, targets=options.targets)
     _progress("compiling kernels", 2, 4)
     plans = with_binaries(built, targets=options.targets, jobs=options.jobs)
-    plan = PackagePlan(source, tuple(plans), options.output_json(), built_with(), host_files(options))
+    own = tuple(plan for plan in plans if _inside(plan, source))
+    outside = _reached([plan for plan in plans if not _inside(plan, source)])
+    plan = PackagePlan(source, own, options.output_json(), built_with(), host_files(options), outside)
+    shown = {id(each.result) for each in (*own, *outside)}
+    built = [function for function in built if id(function.result) in shown]
     return package_contents(plan), built, analysis
 
 
-def _inside(analysis: Analysis, source: PackageSource) -> Analysis:
-    """Without functions that have no place in the package's files: wrappers that a decorator of a library made, functions of other packages."""
-    shown = {module.name: source.shown(module.path) for module in source.modules}
-    functions = tuple(f for f in analysis.result.functions if f"/{shown.get(f.module)}".endswith(f"/{f.file}")
-                      or f.module in shown and f.split is not None and f.split.form == "bytecode")       # its file may be "<string>"
-    return replace(analysis, result=replace(analysis.result, functions=functions))
+def _inside(plan: FunctionPlan, source: PackageSource) -> bool:
+    """Whether a function has a place in the package's files. Functions of other packages have none, nor have the wrappers that a decorator of a
+    library made."""
+    found = plan.result
+    shown = next((source.shown(module.path) for module in source.modules if module.name == found.module), None)
+    if shown is None:
+        return False
+    return f"/{shown}".endswith(f"/{found.file}") or found.split is not None and found.split.form == "bytecode"      # its file may be "<string>"
+
+
+def _reached(functions: Sequence[FunctionPlan]) -> tuple[FunctionPlan, ...]:
+    """Functions of other packages that have a compiled region, or call one that has."""
+    reached: set[str] = set()
+    while True:
+        found = [f for f in functions if f.result.split is not None and (any(f.variants.values()) or reached & set(f.result.split.calls.values()))]
+        if {f.result.qualname for f in found} == reached:
+            return tuple(found)
+        reached = {f.result.qualname for f in found}
 
 
 def _source(found: Package, options: Options) -> PackageSource:

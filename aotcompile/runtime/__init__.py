@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aotcompile.runtime.twins.bytecode_twin import bind_bytecode
+    from aotcompile.runtime.twins.callees import bind_callees
     from aotcompile.runtime.import_hook import install
     from aotcompile.runtime.loader import bind, load
     from aotcompile.runtime.reporting import AotCompileWarning, MissError, Report, report, set_stance
 
-__all__ = ["AotCompileWarning", "MissError", "Report", "bind", "bind_bytecode", "install", "load", "report", "set_stance"]
+__all__ = ["AotCompileWarning", "MissError", "Report", "bind", "bind_bytecode", "bind_callees", "install", "load", "report", "set_stance"]
 
-_HOMES = {"bind": "loader", "bind_bytecode": "twins.bytecode_twin", "load": "loader", "install": "import_hook", "report": "reporting",
+_HOMES = {"bind": "loader", "bind_bytecode": "twins.bytecode_twin", "bind_callees": "twins.callees",
+          "load": "loader", "install": "import_hook", "report": "reporting",
           "set_stance": "reporting", "Report": "reporting", "MissError": "reporting", "AotCompileWarning": "reporting"}
 
 

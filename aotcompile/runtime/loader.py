@@ -99,6 +99,7 @@ class Package:
         self.lock = threading.RLock()                            # of the manifest; `loading` is of the variants, and may import the user's modules
         self.loading = threading.RLock()
         self.shared: dict[str, _Shared] = {}                     # variant folder -> what was loaded from it
+        self.callees: Any = None                                 # the twins of other packages' functions, once one is called
         self._manifest: dict[str, Any] | None = None
         self._refusal: str | None = None
 
@@ -209,6 +210,17 @@ def package_at(folder: str, import_name: str = "") -> Package:
         if import_name:
             package.import_name = import_name
         return package
+
+
+def package_around(module_file: str) -> Package:
+    """The package that a generated module is in: the nearest folder above with a manifest, the module's own folder where there is none."""
+    home = folder = os.path.dirname(os.path.abspath(module_file))
+    while not os.path.isfile(os.path.join(folder, MANIFEST)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return package_at(home)                              # refused, with the reason, at the first call
+        folder = above
+    return package_at(folder)
 
 
 # ---- the native extension -----------------------------------------------------------------------------------------------------------------
@@ -459,15 +471,8 @@ def make_region(package: Package, module: str, name: str, eager: FunctionType, c
 
 def bind(module_name: str, module_file: str) -> Callable[[str, FunctionType], Any]:
     """For generated modules: ``_region = bind(__name__, __file__)``, then ``_r0 = _region("Net.forward:r0", _r0_eager)``. Reads nothing yet."""
-    file = os.path.abspath(module_file)
-    folder = os.path.dirname(file)
-    while not os.path.isfile(os.path.join(folder, MANIFEST)):
-        above = os.path.dirname(folder)
-        if above == folder:
-            folder = os.path.dirname(file)                       # no manifest anywhere: refused, with the reason, at the first call
-            break
-        folder = above
-    parts = os.path.relpath(os.path.splitext(file)[0], folder).split(os.sep)
+    package = package_around(module_file)
+    parts = os.path.relpath(os.path.splitext(os.path.abspath(module_file))[0], package.folder).split(os.sep)
     if parts[-1] == "__init__":
         parts.pop()
     if module_name == "__main__":
@@ -477,7 +482,7 @@ def bind(module_name: str, module_file: str) -> Callable[[str, FunctionType], An
     if parts and names[-1] == "__main__" != parts[-1]:
         names.append(parts[-1])
     import_name = ".".join(names[:len(names) - len(parts)] if not parts or names[-len(parts):] == parts else names[:1])
-    package = package_at(folder, import_name)
+    package.import_name = import_name or package.import_name
 
     def region(name: str, eager: FunctionType) -> Any:
         try:

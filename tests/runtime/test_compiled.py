@@ -265,7 +265,7 @@ def test_nothing_compiled_still_behaves(tmp_path: Path) -> None:
 
 def test_a_function_made_anew_each_time_gets_its_twin_and_leaks_nothing(tmp_path: Path) -> None:
     folder = folder_for(tmp_path, {"make.<locals>.inner:r0": [double_variant("r", argument("x"))]})
-    made = runtime_compiled._Compiled(runtime_compiled.Package(folder), [split(make(2.0)[0], INNER)])
+    made = runtime_compiled.TwinMaker(runtime_compiled.Package(folder), [split(make(2.0)[0], INNER)])
     x, gone = torch.ones(3), []
     for _ in range(5):
         inner, _ = make(2.0)

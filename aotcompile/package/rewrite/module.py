@@ -56,13 +56,15 @@ DIGEST_ATTRIBUTE = "__aotcompile_digest__"
 @dataclass(frozen=True)
 class SplitFunction:
     """A function to rewrite. ``line``: where it begins in the user's module, with its decorators or without. ``variants``: how many each region has.
-    ``digest``: the runtime's digest of the original code, put on the rewritten function ("" leaves it out)."""
+    ``digest``: the runtime's digest of the original code, put on the rewritten function ("" leaves it out). ``outside``: those of the split's calls
+    whose callees are split functions of other packages."""
 
     qualname: str
     line: int
     split: SplitSource
     variants: dict[int, int]
     digest: str = ""
+    outside: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -99,18 +101,22 @@ class _Task:
 def rewrite_module(text: str, functions: Sequence[SplitFunction], *, file: str, name: ModuleName) -> RewrittenModule:
     """The generated twin of a module.
 
-    ``file``: the module's path for messages and comments ("mypkg/model.py"). A function without any compiled region stays as it is; so does one whose
-    ``def`` is not found at its line (a lambda, a file that has changed), which is reported as AOT612. Raises SyntaxError if ``text`` is not Python.
+    ``file``: the module's path for messages and comments ("mypkg/model.py"). A function with neither a compiled region nor a call into a split
+    function of another package stays as it is; so does one whose ``def`` is not found at its line (a lambda, a file that has changed), which is
+    reported as AOT612. Raises SyntaxError if ``text`` is not Python.
     """
     source, tree = SourceText(text), ast.parse(text)
     taken = _identifiers(tree)
-    helper, region, original, bind = (names.unique(n, taken) for n in ("_import_module", "_region", "_original", "_bind"))
-    taken |= {helper, region, original, bind}
+    taken |= {name.removesuffix("_of") for name in taken}                   # `_callee` comes with a `_callee_of`
+    helper, region, original, bind, callee = (names.unique(n, taken) for n in ("_import_module", "_region", "_original", "_bind", "_callee"))
+    taken |= {helper, region, original, bind, callee, f"{callee}_of"}
     places, diagnostics = _find(tree, functions, file)
-    tasks = [_task(function, place, taken, original, alone=len(places) == 1) for function, place in places]
+    tasks = [_task(function, place, taken, original, callee, alone=len(places) == 1) for function, place in places]
     edits, tasks, lost = _all_body_edits(source, tasks, file)
     if tasks:
-        header = _header(source, tree, bind, region, original if any(task.mark for task in tasks) else "")
+        marks, outside = any(task.mark for task in tasks), any(task.function.outside for task in tasks)
+        regions = any(task.function.split.regions for task in tasks)
+        header = _header(source, tree, bind, region if regions else "", original if marks else "", callee if outside else "")
         edits = [header, *_eager_edits(source, tasks, region, file), *edits]
     rewritten = apply_edits(text, edits)
     import_edits, notes = rewrite_imports(rewritten, name, file, helper)
@@ -126,7 +132,7 @@ def _find(tree: ast.Module, functions: Sequence[SplitFunction], file: str) -> tu
     places = _places(tree)
     found, diagnostics = [], []
     for function in sorted(functions, key=lambda f: (f.line, f.qualname)):
-        if not any(function.variants.get(region.index, 0) for region in function.split.regions):
+        if not function.outside and not any(function.variants.get(region.index, 0) for region in function.split.regions):
             continue
         written = names.written_name(function.qualname)
         place = next((p for p in places if p.qualname == written and first_line(p.node) <= function.line <= p.node.lineno), None)
@@ -170,7 +176,7 @@ def _identifiers(tree: ast.Module) -> set[str]:
     return found
 
 
-def _task(function: SplitFunction, place: _Place, taken: set[str], original: str, *, alone: bool) -> _Task:
+def _task(function: SplitFunction, place: _Place, taken: set[str], original: str, callee: str, *, alone: bool) -> _Task:
     """Chooses the function's names (adding them to ``taken``) and puts them into its split source."""
     stubs: dict[int, str] = {}
     renames: dict[str, str] = {}
@@ -182,13 +188,18 @@ def _task(function: SplitFunction, place: _Place, taken: set[str], original: str
         stubs[region.index] = stub
         renames |= {f"_r{region.index}": stub, region.name: names.eager_name(stub)}
     mark = f'@{original}("{function.digest}")' if function.digest else ""
-    return _Task(function, place, rename_variables(unwrap_calls(function.split.text, function.split.calls), renames), stubs, mark)
+    text = unwrap_calls(function.split.text, function.split.calls, function.outside, callee)
+    return _Task(function, place, rename_variables(text, renames), stubs, mark)
 
 
 # ---- header and eager bodies --------------------------------------------------------------------------------------------------------------
 
-def _header(source: SourceText, tree: ast.Module, bind: str, region: str, original: str) -> Edit:
-    lines = [f"from aotcompile.runtime import bind as {bind}", "", f"{region} = {bind}(__name__, __file__)"]
+def _header(source: SourceText, tree: ast.Module, bind: str, region: str, original: str, callee: str) -> Edit:
+    """``region``, ``original`` and ``callee``: "" where the module has no use for it."""
+    lines = [f"from aotcompile.runtime import bind as {bind}", "", f"{region} = {bind}(__name__, __file__)"] if region else []
+    if callee:
+        lines[1:1] = [f"from aotcompile.runtime import bind_callees as {callee}_of", *([] if region else [""])]
+        lines.append(f"{callee} = {callee}_of(__file__)  # split functions of other packages")
     if original:
         lines += ["", "", f"def {original}(digest):", '    """Marks a rewritten function with the digest of the code it stands for."""',
                   "    def mark(function):", f"        function.{DIGEST_ATTRIBUTE} = digest", "        return function", "    return mark"]

@@ -36,16 +36,18 @@ class _Renamer(libcst.CSTTransformer):
 
 
 class _Unwrapper(libcst.CSTTransformer):
-    """``_call_0(self.block)(x)`` -> ``self.block(x)``: in a generated package a callee's own name leads to its rewritten form."""
+    """``_call_0(self.block)(x)`` -> ``self.block(x)``, or ``_callee(self.block)(x)`` for a wrapper that ``kept`` gives a name."""
 
-    def __init__(self, wrappers: Collection[str]) -> None:
+    def __init__(self, wrappers: Collection[str], kept: Mapping[str, str]) -> None:
         super().__init__()
-        self._wrappers = wrappers
+        self._wrappers, self._kept = wrappers, kept
 
     def leave_Call(self, original_node: libcst.Call, updated_node: libcst.Call) -> libcst.BaseExpression:
         function = updated_node.func
         if not isinstance(function, libcst.Name) or function.value not in self._wrappers:
             return updated_node
+        if function.value in self._kept:
+            return updated_node.with_changes(func=function.with_changes(value=self._kept[function.value]))
         callee = updated_node.args[0].value
         atomic = isinstance(callee, (libcst.Name, libcst.Attribute, libcst.Call, libcst.Subscript)) or callee.lpar
         return callee if atomic else callee.with_changes(lpar=[libcst.LeftParen()], rpar=[libcst.RightParen()])
@@ -81,11 +83,12 @@ def rename_variables(text: str, renames: Mapping[str, str]) -> str:
     return libcst.parse_module(text).visit(_Renamer(renames)).code
 
 
-def unwrap_calls(text: str, calls: Collection[int]) -> str:
-    """``text`` with the splitter's ``_call_<N>(callee)`` taken off."""
+def unwrap_calls(text: str, calls: Collection[int], kept: Collection[int] = (), helper: str = "") -> str:
+    """``text`` with the splitter's ``_call_<N>(callee)`` taken off: in a generated package a callee's own name leads to its rewritten form. Those of
+    ``kept``, whose callees are of other packages, become ``helper(callee)``."""
     if not calls:
         return text
-    return libcst.parse_module(text).visit(_Unwrapper({f"_call_{number}" for number in calls})).code
+    return libcst.parse_module(text).visit(_Unwrapper({f"_call_{number}" for number in calls}, {f"_call_{number}": helper for number in kept})).code
 
 
 def mangle_private_names(text: str, class_name: str | None) -> str:

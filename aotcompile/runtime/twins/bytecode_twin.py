@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from aotcompile.runtime import reporting
 from aotcompile.runtime.digest import DIGEST_ATTRIBUTE, TAG, same_digest
-from aotcompile.runtime.loader import MANIFEST, Refused, bind, package_at
+from aotcompile.runtime.loader import Refused, bind, package_around
+from aotcompile.runtime.twins.callees import Callees
 
 
 def code_objects(text: str, original: CodeType) -> dict[str, CodeType]:
@@ -64,16 +64,14 @@ def bind_bytecode(module_name: str, module_file: str, namespace: dict[str, Any],
     ``functions``: qualified name -> (the original's digest, path of its bytecode.py in the package). What does not fit (another CPython, a function
     that came out differently) stays as it is."""
     region = bind(module_name, module_file)
-    folder = os.path.dirname(os.path.abspath(module_file))
-    while not os.path.isfile(os.path.join(folder, MANIFEST)) and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-    package = package_at(folder)
+    package = package_around(module_file)
+    folder, callee = package.folder, Callees(package)
     for qualname, (digest, path) in functions.items():
         for function, replace in list(_places(namespace, qualname.partition("@")[0])):       # "f@2": the second function of that name
             if DIGEST_ATTRIBUTE in function.__dict__ or not same_digest(digest, function):
                 continue
             try:
-                replace(_twin(function, code_objects(package.text(path), function.__code__), digest, qualname, region))
+                replace(_twin(function, code_objects(package.text(path), function.__code__), digest, qualname, region, callee))
             except (Refused, ValueError, SyntaxError) as error:
                 reporting.refuse(f"{folder}:{path}",
                                  f"AOT606 the split bytecode of {module_name}:{qualname} cannot be used: {error}. It runs eagerly.")
@@ -93,11 +91,11 @@ def _places(namespace: dict[str, Any], qualname: str) -> Iterator[tuple[Function
 
 
 def _twin(function: FunctionType, codes: Mapping[str, CodeType], digest: str, qualname: str,
-          region: Callable[[str, FunctionType], Any]) -> FunctionType:
+          region: Callable[[str, FunctionType], Any], callee: Callable[[Any], Any]) -> FunctionType:
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
     for name in codes[""].co_freevars:
         if name.startswith("_call_"):
-            cells[name] = CellType(_itself)
+            cells[name] = CellType(callee)
     for name, code in codes.items():
         if name:
             eager = FunctionType(code, function.__globals__, name, None, tuple([cells[free] for free in code.co_freevars]))
@@ -112,7 +110,3 @@ def _twin(function: FunctionType, codes: Mapping[str, CodeType], digest: str, qu
     twin.__dict__[DIGEST_ATTRIBUTE] = digest
     return twin
 
-
-def _itself(function: Any) -> Any:
-    """Callees that were split are split in their own modules."""
-    return function

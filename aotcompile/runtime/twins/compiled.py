@@ -66,7 +66,7 @@ class Info:
 
     out: str
     breaks: tuple[BreakRecord, ...]
-    _compiled: "_Compiled"
+    _compiled: "TwinMaker"
 
     def report(self) -> reporting.Report:
         """The regions of this function or module and of the callees that were split with it."""
@@ -127,8 +127,8 @@ def _named(code: CodeType, qualname: str, name: str | None = None) -> CodeType:
     return code.replace(co_qualname=qualname, co_name=name or code.co_name)
 
 
-class _Compiled:
-    """Everything behind one result of `load_compiled`."""
+class TwinMaker:
+    """The twins of some split functions, made as they are asked for: everything behind one result of `load_compiled`."""
 
     def __init__(self, package: Package, functions: Sequence[SplitFunction]) -> None:
         self.package = package
@@ -227,7 +227,7 @@ class _Call:
 
     __aotcompile_stub__ = True
 
-    def __init__(self, compiled: _Compiled) -> None:
+    def __init__(self, compiled: TwinMaker) -> None:
         self._direct = compiled.direct
 
     def __call__(self, function: Any) -> Any:
@@ -249,7 +249,7 @@ class _Quiet:
         return None
 
 
-def _object_twin(compiled: _Compiled, original: Any, method: str) -> Any:
+def _object_twin(compiled: TwinMaker, original: Any, method: str) -> Any:
     """An object of a subclass of the original's class that shares its ``__dict__`` and whose ``method`` calls the split twin with the original
     as self.
 
@@ -298,7 +298,7 @@ def load_compiled(target: Any, *, folder: str, functions: Sequence[SplitFunction
     folder: the generated package (it holds manifest.json). functions: the split ones, with the entry. out: what `Info.out` says, ``folder``
     if left out. A function without a twin (nothing of it was compiled) is returned as a copy that runs as it is."""
     package = Package(os.path.abspath(folder))                   # not package_at: the folder may have been written anew since
-    compiled = _Compiled(package, functions)
+    compiled = TwinMaker(package, functions)
     try:
         breaks = tuple(BreakRecord(b["code"], b["file"], b["line"], b["reason"]) for b in package.manifest().get("breaks", ()))
     except Refused:
@@ -308,7 +308,7 @@ def load_compiled(target: Any, *, folder: str, functions: Sequence[SplitFunction
     return result
 
 
-def _twin_of(compiled: _Compiled, target: Any) -> tuple[Any, Any]:
+def _twin_of(compiled: TwinMaker, target: Any) -> tuple[Any, Any]:
     """The compiled form, and the object that `info` finds it by."""
     if isinstance(target, functools.partial):
         inner, key = _twin_of(compiled, target.func)

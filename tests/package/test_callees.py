@@ -1,0 +1,102 @@
+"""Split functions of other packages that a built package calls."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import aotcompile
+
+LIBRARY = '''
+import torch
+from torch import nn
+
+
+def noisy(x):
+    y = x * 2
+    print("library", float(y.sum()))
+    return y.cos()
+
+
+class Block(nn.Module):
+    def forward(self, x):
+        h = torch.relu(x)
+        print("block", tuple(h.shape), h.sum().item())
+        return h.sin() + x
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block())
+
+    def forward(self, x):
+        return self.blocks(x)
+'''
+MODULE = '''
+import aotcompile
+import torch
+from torch import nn
+
+from other_library import Net, noisy
+
+
+@aotcompile.entry(inputs=("f32[4]",))
+class Wrapper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@aotcompile.entry(inputs=("f32[4]",))
+def use(x):
+    return noisy(x.sin() + 1) * 3
+'''
+PROGRAM = '''
+import torch
+import aotcompile.runtime as runtime
+import user.model as original
+from generated.user import model
+import other_library
+
+x = torch.tensor([1.0, -2.0, 3.0, 4.0])
+for module in (original, model):
+    print(module.use(x).tolist(), module.Wrapper()(x).tolist())
+print(sorted((region.name, region.hits, region.misses) for region in runtime.report().regions))
+other_library.noisy = lambda x: x + 1
+model.noisy = other_library.noisy
+print(torch.equal(model.use(x), (x.sin() + 2) * 3))
+'''
+
+
+def test_a_break_in_a_library(write_package: Callable[[dict[str, str]], Path]) -> None:
+    folder = write_package({"user/__init__.py": "", "user/model.py": MODULE, "other_library.py": LIBRARY, "use.py": PROGRAM})
+    report = aotcompile.build("user", backend="eager")
+    assert {f.name for f in report.functions} >= {"other_library:noisy", "other_library:Block.forward"}
+    run = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, env=_environment())
+    assert run.returncode == 0, run.stderr
+    *printed, regions, replaced = run.stdout.splitlines()
+    assert printed[:len(printed) // 2] == printed[len(printed) // 2:] and len(printed) == 8
+    assert regions == ("[('Block.forward:r0', 2, 0), ('Block.forward:r1', 2, 0), ('noisy:r0', 1, 0), ('noisy:r1', 1, 0), "
+                       "('use:r0', 1, 0), ('use:r1', 1, 0)]")
+    assert replaced == "True"                                    # a replaced library function is called as it is
+
+
+def test_a_damaged_callee_runs_eagerly(write_package: Callable[[dict[str, str]], Path]) -> None:
+    folder = write_package({"user/__init__.py": "", "user/model.py": MODULE, "other_library.py": LIBRARY, "use.py": PROGRAM})
+    aotcompile.build("user", backend="eager")
+    source = folder / "generated/user/_aot/other-packages/other_library/noisy/source.py"
+    source.write_text(source.read_text() + "# changed\n")
+    run = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, env=_environment())
+    assert run.returncode == 0 and "AOT603" in run.stderr, run.stderr
+    printed = run.stdout.splitlines()[:-2]
+    assert printed[:len(printed) // 2] == printed[len(printed) // 2:]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(aotcompile.__file__).parent.parent)}
