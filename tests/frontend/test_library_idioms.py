@@ -283,6 +283,56 @@ def test_containers_inside_a_tuple_reach_native_code() -> None:
     assert counts(made) == (1, 0, 0)
 
 
+def test_container_changed_after_it_was_read_as_a_whole() -> None:
+    """A loop over a dict of lists reads it as a whole; what is written to it afterwards is what later reads see."""
+    def program(collected: dict[str, list[torch.Tensor]], x: torch.Tensor) -> tuple[Any, ...]:
+        collected["states"].append(x + 1)
+        collected["states"].append(x + 2)
+        for key in collected:
+            collected[key] = collected[key][:-1]
+            collected[key].append(x * 3)
+        collected["more"] = []
+        return len(collected), "more" in collected, tuple(collected["states"])
+
+    x = torch.randn(3)
+    made = compiled(program, {"states": []}, x)
+    want: dict[str, list[torch.Tensor]] = {"states": []}
+    got: dict[str, list[torch.Tensor]] = {"states": []}
+    torch.testing.assert_close(made(got, x), program(want, x))
+    torch.testing.assert_close(got, want)
+    assert counts(made) == (1, 0, 0)
+
+
+def test_order_of_keys_put_twice() -> None:
+    def program(table: dict[str, torch.Tensor], x: torch.Tensor) -> None:
+        table["a"] = x + 1
+        table["b"] = x + 2
+        table["a"] = x + 3
+
+    x = torch.randn(3)
+    made = compiled(program, {}, x)
+    got: dict[str, torch.Tensor] = {}
+    made(got, x)
+    assert list(got) == ["a", "b"]
+    torch.testing.assert_close(got["a"], x + 3)
+
+
+def test_part_of_a_computed_tensor_comes_into_a_region() -> None:
+    """What is guarded are the strides that the part has, also where gradients are recorded."""
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        part = (x @ w).split(2, dim=-1)[1]
+        print(end="")
+        return part.sin() * 2
+
+    x, w = torch.randn(3, 4), torch.randn(4, 6, requires_grad=True)
+    made = compiled(program, x, w)
+    made(x, w).sum().backward()
+    got, w.grad = w.grad, None
+    program(x, w).sum().backward()
+    torch.testing.assert_close(got, w.grad)
+    assert counts(made)[:2] == (2, 0)
+
+
 def test_assumed_constant() -> None:
     @torch.compiler.assume_constant_result
     def number(y: torch.Tensor) -> int:

@@ -142,11 +142,13 @@ class Outside:
     # ---- containers ---------------------------------------------------------------------------------------------------------------------
 
     def is_container(self, value: object) -> bool:
-        """Whether ``value`` is a container from outside that has no shadow yet (a shadow or a new container is an ordinary object)."""
+        """Whether ``value`` is a container from outside (a shadow or a new container is an ordinary object)."""
         return type(value) in CONTAINERS and id(value) in self.paths and id(value) not in self.originals
 
     def item(self, container: Any, key: Any) -> Any:
-        """``container[key]`` with a constant key, without a shadow. Raises the container's own KeyError or IndexError."""
+        """``container[key]`` with a constant key: of its shadow if there is one, else that item alone is read. Raises KeyError or IndexError."""
+        if id(container) in self.shadows:
+            return self.shadows[id(container)][key]
         path = self.paths[id(container)]
         added = self.pending.get(id(container))
         if added is not None:
@@ -161,6 +163,8 @@ class Outside:
         return self.read(value, path.item(key))
 
     def contains(self, container: Any, key: Any) -> bool:
+        if id(container) in self.shadows:
+            return key in self.shadows[id(container)]
         if key in self.pending.get(id(container), ()):
             return True
         present = key in container
@@ -168,6 +172,8 @@ class Outside:
         return present
 
     def length(self, container: Any) -> int:
+        if id(container) in self.shadows:
+            return len(self.shadows[id(container)])
         if id(container) in self.pending and not isinstance(container, SEQUENCES):
             return len(self.shadow(container))
         kind = type(container)
@@ -177,9 +183,7 @@ class Outside:
     def put(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value`` on a mapping, or an append (``key`` None) on a sequence or set, without reading the rest of it."""
         if isinstance(container, MAPPINGS):
-            added = self.pending.setdefault(id(container), {})
-            added.pop(key, None)
-            added[key] = value
+            self.pending.setdefault(id(container), {})[key] = value
         else:
             self.pending.setdefault(id(container), []).append(value)
         self._kept[id(container)] = container

@@ -124,7 +124,7 @@ class Capture:
             fake.requires_grad_(True)
             if not real.is_leaf:
                 with self.fake_mode, torch.enable_grad():
-                    fake = torch.clone(fake)
+                    fake = _computed(fake)
         self.symbols.end_operation(mark, "")
         return fake
 
@@ -339,6 +339,16 @@ def _symbolic_strides(sizes: list[Any], real: torch.Tensor) -> list[Any]:
             expected = real.stride(dimension) * sizes[dimension]
             hint = real.stride(dimension) * real.shape[dimension]
     return strides
+
+
+def _computed(fake: FakeTensor) -> FakeTensor:
+    """A tensor with a history, of the same sizes and strides; `torch.clone` alone would close the gaps of a part of a larger tensor."""
+    clone = torch.clone(fake)
+    if all(a is b or a == b for a, b in zip(clone.stride(), fake.stride())):
+        return clone
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(fake.shape, fake.stride()))
+    flat = torch.empty([extent], dtype=fake.dtype, device=fake.device).requires_grad_(True)
+    return torch.as_strided(torch.clone(flat), fake.shape, fake.stride())
 
 
 def _renumber(epilogue: str, numbers: dict[int, int]) -> str:
