@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,29 @@ def test_moved_read_only(program: str, name: str, built: Callable[[str], Built],
     assert differences(expected, results) == [] and "Warning" not in warnings
     check_facts(facts, program)
     assert sorted(path.relative_to(place) for path in place.rglob("*")) == before
+
+
+NOBODY = 65534
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_another_user(built: Callable[[str], Built]) -> None:
+    """A user who owns nothing of it and may only read it."""
+    original = built("signal")
+    with tempfile.TemporaryDirectory() as folder:
+        place, elsewhere = Path(folder) / "served", Path(folder) / "cwd"
+        shutil.copytree(original.folder / "generated", place / "generated", ignore=shutil.ignore_patterns("__pycache__"))
+        elsewhere.mkdir()
+        os.chmod(folder, 0o755)
+        os.chown(elsewhere, NOBODY, NOBODY)
+        try:
+            subprocess.run([sys.executable, "-c", "import torch, aotcompile.runtime"], check=True, capture_output=True, user=NOBODY, cwd=elsewhere)
+        except (PermissionError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"another user cannot read this interpreter or this checkout: {error}")
+        expected = eager("signal", original.folder, elsewhere / "eager.pt")
+        results, facts, warnings = serve("signal", "load", place, elsewhere / "results.pt", user=NOBODY)
+    assert differences(expected, results) == [] and "Warning" not in warnings
+    check_facts(facts, "signal")
 
 
 # ---- damage ---------------------------------------------------------------------------------------------------------------------------------

@@ -25,12 +25,13 @@ NOT_REACHED = {
 pytestmark = pytest.mark.slow
 
 
-def serve(program: str, form: str, folder: Path, output: Path, **environment: str) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """(results, facts, stderr) of a serving process."""
+def serve(program: str, form: str, folder: Path, output: Path, *, user: int | None = None,
+          **environment: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """(results, facts, stderr) of a serving process; ``user``: the number of the user it runs as (needs root)."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **environment}
     variables.pop("PYTHONPATH", None)
     done = subprocess.run([sys.executable, str(HERE / "serving.py"), program, form, str(folder), str(output)], capture_output=True, text=True, env=variables,
-                          timeout=300, cwd=output.parent)
+                          timeout=300, cwd=output.parent, user=user)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout.rpartition("FACTS ")[2])
     return torch.load(output, weights_only=False), facts, done.stderr
