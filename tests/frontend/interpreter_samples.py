@@ -900,7 +900,7 @@ def AOT204_calls_a_library(x, s):
     return x, posixpath.join("a", "b")
 
 
-def AOT205_dictionary_of_a_changed_object(x, s):
+def dictionary_of_a_changed_object(x, s):
     s.count = 1
     return x, "count" in s.__dict__
 

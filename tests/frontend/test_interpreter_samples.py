@@ -4,11 +4,12 @@ from __future__ import annotations
 import types
 
 import interpreter_samples
+import language_samples
 import pytest
 from interpreted import check
 
-SAMPLES = [value for value in vars(interpreter_samples).values()
-           if isinstance(value, types.FunctionType) and value.__code__.co_varnames[:2] == ("x", "s") and value.__module__ == "interpreter_samples"]
+SAMPLES = [value for module in (interpreter_samples, language_samples) for value in vars(module).values()
+           if isinstance(value, types.FunctionType) and value.__code__.co_varnames[:2] == ("x", "s") and value.__module__ == module.__name__]
 
 
 @pytest.mark.parametrize("function", SAMPLES, ids=lambda f: f.__name__)

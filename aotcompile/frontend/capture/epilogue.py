@@ -35,6 +35,7 @@ class EpilogueBuilder:
         self._outside, self._recorder, self._symbols = outside, recorder, symbols
         self._inputs = {id(fake): index for index, fake in enumerate(inputs) if fake is not None}
         self._input_storage = {_storage(fake): (index, fake) for index, fake in enumerate(inputs) if fake is not None}
+        self.grad_enabled = torch.is_grad_enabled()                        # as it was when the region was entered
         self.outputs: list[FakeTensor] = []
         self._output_storage: dict[int, tuple[int, FakeTensor]] = {}
         self.fetches: list[Path] = []
@@ -45,6 +46,7 @@ class EpilogueBuilder:
         self._kept: list[Any] = []
         self._open: set[int] = set()
         self.used_inputs: set[int] = set()
+        self._class_paths: dict[int, Path] | None = None
 
     # ---- whole ------------------------------------------------------------------------------------------------------------------------------
 
@@ -57,6 +59,8 @@ class EpilogueBuilder:
             self._change_container(container, shadow, snapshot)
         for container, added in self._outside.put_items():
             self._put_items(self.expression(container), container, added)
+        if torch.is_grad_enabled() is not self.grad_enabled:
+            self._lines.append(f"{self._import(torch._C._set_grad_enabled)}({torch.is_grad_enabled()})")
         effects = bool(self._lines)
         expression = self.expression(result)
         plain = self._plain_result(result) if not effects and not self._lines else None
@@ -221,7 +225,7 @@ class EpilogueBuilder:
         if isinstance(value, torch.device):
             return f"torch.device({str(value)!r})"
         if isinstance(value, enum.Enum):
-            return f"{self._import(kind)}[{value.name!r}]"
+            return f"{self._class(kind)}({self.expression(value.value)})" if isinstance(value, enum.Flag) else f"{self._class(kind)}[{value.name!r}]"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
             return self._import(value)
         if isinstance(value, types.MethodType):
@@ -235,23 +239,23 @@ class EpilogueBuilder:
     def _build_object(self, value: Any, kind: type) -> str:
         """An instance made inside the region: by its built-in base's content and its attributes, without running its constructor again."""
         if isinstance(value, BaseException):
-            return f"{self._import(kind)}({self._items(value.args)})"
+            return f"{self._class(kind)}({self._items(value.args)})"
         if isinstance(value, tuple):
             if hasattr(kind, "_make"):
-                return f"{self._import(kind)}._make([{self._items(value)}])"
+                return f"{self._class(kind)}._make([{self._items(value)}])"
             if hasattr(value, "n_sequence_fields"):
-                return f"{self._import(kind)}([{self._items(value)}])"
+                return f"{self._class(kind)}([{self._items(value)}])"
             raise RegionRefused("AOT208", f"a result of type {kind.__qualname__}")
         name = self._fresh_name()
         if isinstance(value, collections.defaultdict):
-            self._lines.append(f"{name} = {self._import(kind)}({self.expression(value.default_factory)})")
+            self._lines.append(f"{name} = {self._class(kind)}({self.expression(value.default_factory)})")
         elif isinstance(value, collections.deque):
-            self._lines.append(f"{name} = {self._import(kind)}((), {value.maxlen!r})")
+            self._lines.append(f"{name} = {self._class(kind)}((), {value.maxlen!r})")
         else:
             reason = _unbuildable(value, kind)
             if reason:
                 raise RegionRefused("AOT208", reason)
-            self._lines.append(f"{name} = {self._import(kind)}.__new__({self._import(kind)})")
+            self._lines.append(f"{name} = {self._class(kind)}.__new__({self._class(kind)})")
         self._named(value, name)
         if isinstance(value, dict):
             base = self._import(collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict)
@@ -265,6 +269,15 @@ class EpilogueBuilder:
         for attribute, item in _attributes(value, kind):
             self._lines.append(f"object.__setattr__({name}, {attribute!r}, {self.expression(item)})")
         return name
+
+    def _class(self, kind: type) -> str:
+        """A class: by name, or, for one made inside a function, by where it or an instance of it came from."""
+        if _leads_to(kind.__module__, kind.__qualname__, kind):
+            return self._import(kind)
+        if self._class_paths is None:
+            self._class_paths = self._outside.class_paths()
+        path = self._class_paths.get(id(kind))
+        return self._fetch(path) if path is not None else self._import(kind)
 
     def _import(self, value: Any) -> str:
         if isinstance(value, types.ModuleType):

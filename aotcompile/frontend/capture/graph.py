@@ -6,6 +6,7 @@ tensor operation of a region can escape the graph.
 from __future__ import annotations
 
 import operator
+import types
 from typing import Any, Callable, Iterator
 
 import torch
@@ -126,11 +127,8 @@ class GraphRecorder(TorchFunctionMode):
         return self._record(function, arguments, keywords, run=lambda: function(*arguments, **keywords))
 
     def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any]) -> Any:
-        if isinstance(function, torch._ops.OpOverloadPacket) or not hasattr(_T, getattr(function, "__name__", "")) \
-                or getattr(_T, function.__name__) is not function:
-            operation, target, node_arguments = "call_function", function, arguments
-        else:
-            operation, target, node_arguments = "call_method", function.__name__, arguments
+        method = _method_name(function)
+        operation, target, node_arguments = ("call_function", function, arguments) if method is None else ("call_method", method, arguments)
         try:
             encoded = self.encode(node_arguments), self.encode(keywords)
         except Exception as error:
@@ -222,6 +220,20 @@ class GraphRecorder(TorchFunctionMode):
         if isinstance(value, torch.Generator):
             raise GraphBreak("AOT205", "a random generator as an argument")
         return value
+
+
+# Methods written in Python that carry another method's name: ``Tensor.__pow__.__name__`` is "pow".
+_METHODS = {value: name for name, value in vars(_T).items() if isinstance(value, types.FunctionType)}
+
+
+def _method_name(function: Any) -> str | None:
+    """The name by which ``function`` is a method of tensors."""
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        return None
+    name = getattr(function, "__name__", "")
+    if getattr(_T, name, None) is function:
+        return str(name)
+    return _METHODS.get(function) if isinstance(function, types.FunctionType) else None
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -56,6 +56,7 @@ class Outside:
         self.writes: dict[int, dict[str, Any]] = {}                         # id(object) -> attribute writes seen so far
         self.effects: list[tuple[Any, ...]] = []                            # attribute writes in order
         self.pending: dict[int, Any] = {}                                   # id(container) -> items put into a container that was not read as a whole
+        self.dictionaries: dict[int, Any] = {}                              # id(object.__dict__) -> object
 
     # ---- guards -------------------------------------------------------------------------------------------------------------------------
 
@@ -66,6 +67,14 @@ class Outside:
 
     def path_of(self, value: object) -> Path | None:
         return self.paths.get(id(value))
+
+    def class_paths(self) -> dict[int, Path]:
+        """Where each class was found: itself, or through an object of it."""
+        found = {id(value): self.paths[id(value)] for value in self._kept.values() if isinstance(value, type) and id(value) in self.paths}
+        for value in self._kept.values():
+            if not isinstance(value, type) and id(value) in self.paths:
+                found.setdefault(id(type(value)), self.paths[id(value)].then("type"))
+        return found
 
     def is_opaque(self, value: object) -> bool:
         """Whether ``value`` is an object from outside whose content no guard can speak of: a number of numpy, a date, a compiled pattern, an
@@ -150,6 +159,11 @@ class Outside:
         if id(container) in self.shadows:
             return self.shadows[id(container)][key]
         path = self.paths[id(container)]
+        found, value = self._written_item(container, key)
+        if found:
+            if value is DELETED:
+                raise KeyError(key)
+            return value
         added = self.pending.get(id(container))
         if added is not None:
             if isinstance(container, MAPPINGS):
@@ -165,6 +179,9 @@ class Outside:
     def contains(self, container: Any, key: Any) -> bool:
         if id(container) in self.shadows:
             return key in self.shadows[id(container)]
+        found, value = self._written_item(container, key)
+        if found:
+            return value is not DELETED
         if key in self.pending.get(id(container), ()):
             return True
         present = key in container
@@ -172,9 +189,8 @@ class Outside:
         return present
 
     def length(self, container: Any) -> int:
-        if id(container) in self.shadows:
-            return len(self.shadows[id(container)])
-        if id(container) in self.pending and not isinstance(container, SEQUENCES):
+        changed = id(container) in self.pending and not isinstance(container, SEQUENCES) or self.writes.get(id(self.dictionaries.get(id(container))))
+        if changed or id(container) in self.shadows:
             return len(self.shadow(container))
         kind = type(container)
         self.guard("length", self.paths[id(container)], {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(container)})
@@ -182,6 +198,9 @@ class Outside:
 
     def put(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value`` on a mapping, or an append (``key`` None) on a sequence or set, without reading the rest of it."""
+        if id(container) in self.dictionaries:
+            self.write_attribute(self.dictionaries[id(container)], key, value)
+            return
         if isinstance(container, MAPPINGS):
             self.pending.setdefault(id(container), {})[key] = value
         else:
@@ -205,6 +224,8 @@ class Outside:
             self._link(container, copy)
             for key, value in container.items():
                 copy[key] = self._deep(value, path.item(key))
+            for key, value in self.writes.pop(id(self.dictionaries.get(id(container))), {}).items():
+                copy.pop(key, None) if value is DELETED else copy.__setitem__(key, value)
         elif isinstance(container, SETS):
             if not all(_is_constant_key(key) for key in container):
                 raise GraphBreak("AOT205", "a set of objects from outside is used as a whole")
@@ -273,8 +294,19 @@ class Outside:
 
     def write_attribute(self, owner: Any, name: str, value: Any) -> None:
         """Note ``owner.name = value`` (or deletion) on an object from outside; reads see it, the object does not."""
+        shadow = self.dictionary_shadow(owner)
+        if shadow is not None:
+            shadow.pop(name, None) if value is DELETED else shadow.__setitem__(name, value)
+            return
         self.writes.setdefault(id(owner), {})[name] = value
         self.effects.append(("attribute", owner, name, value))
+
+    def dictionary_shadow(self, owner: Any) -> dict[str, Any] | None:
+        """The shadow of ``owner.__dict__`` where the code has used it as a whole: then it is what the object's attributes are."""
+        return self.shadows.get(id(getattr(owner, "__dict__", None))) if self.dictionaries else None
+
+    def _written_item(self, container: Any, key: Any) -> tuple[bool, Any]:
+        return self.written(self.dictionaries[id(container)], key) if id(container) in self.dictionaries else (False, None)
 
     def written(self, owner: Any, name: str) -> tuple[bool, Any]:
         found = self.writes.get(id(owner))

@@ -190,6 +190,7 @@ class Capture:
     def _finish(self, result: Any, grad: bool, autocast: dict[str, Any]) -> Captured | Refused:
         fakes = [fake if isinstance(fake, FakeTensor) else None for _, _, fake in self._inputs]
         builder = EpilogueBuilder(self.outside, self.recorder, self.symbols, fakes)
+        builder.grad_enabled = grad
         epilogue, plain = builder.build(result)
         mutated = [fake is not None and fake._version != before for fake, before in zip(fakes, self._versions)]
         self._check_aliases(mutated)

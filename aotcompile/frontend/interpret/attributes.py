@@ -96,8 +96,8 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
     cls = type(owner)
     if name == "__class__":
         return cls
-    if name == "__dict__" and i.outside.writes.get(id(owner)):
-        raise GraphBreak("AOT205", "the __dict__ of an object whose attributes were assigned in the region")
+    if name == "__dict__" and path is not None and hasattr(owner, "__dict__"):
+        i.outside.dictionaries[id(owner.__dict__)] = owner
     found = static_lookup(cls, name)
     if found is not _MISSING:
         if isinstance(found, property):
@@ -109,7 +109,15 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
             return i.outside.read(value, path.attribute(name)) if path is not None else value
         if isinstance(found, functools.cached_property):
             return _cached_property(i, owner, name, found, path)
+        getter = static_lookup(type(found), "__get__")
+        if isinstance(getter, types.FunctionType) and any(static_lookup(type(found), each) is not _MISSING for each in ("__set__", "__delete__")):
+            return i.call(getter, (found, owner, cls), {})                           # a data descriptor comes before the instance's own attributes
     instance = owner.__dict__ if hasattr(owner, "__dict__") else {}
+    shadow = i.outside.dictionary_shadow(owner) if path is not None else None
+    if shadow is not None:
+        instance = shadow
+        if name in shadow:
+            return shadow[name]
     if name in instance:
         value = instance[name]
         return i.outside.read(value, path.attribute(name)) if path is not None else value
@@ -123,6 +131,9 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
 
 
 def _cached_property(i: "Interpreter", owner: Any, name: str, found: Any, path: Path | None) -> Any:
+    shadow = i.outside.dictionary_shadow(owner) if path is not None else None
+    if shadow is not None and name in shadow:
+        return shadow[name]
     if name in owner.__dict__:
         return i.outside.read(owner.__dict__[name], path.attribute(name)) if path is not None else owner.__dict__[name]
     value = i.call(found.func, (owner,), {})
@@ -204,14 +215,16 @@ def _class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None
 
 def _super_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
     instance, start = owner.__self__, owner.__thisclass__
-    cls = instance if isinstance(instance, type) else type(instance)
-    mro = cls.__mro__
+    of_class = isinstance(instance, type) and start in instance.__mro__          # super() of a class method; else of an instance, or in a metaclass
+    mro = instance.__mro__ if of_class else type(instance).__mro__
     for base in mro[mro.index(start) + 1:]:
         if name in base.__dict__:
             found = base.__dict__[name]
             if isinstance(found, property):
                 return i.call(found.fget, (instance,), {})
-            if isinstance(found, (types.FunctionType, *_METHODS)) and not isinstance(instance, type):
+            if isinstance(found, classmethod):
+                return types.MethodType(found.__func__, instance if of_class else type(instance))
+            if isinstance(found, (types.FunctionType, *_METHODS)) and not of_class:
                 return types.MethodType(found, instance)
             break
     return i.plain(getattr, owner, name)
@@ -250,6 +263,8 @@ def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
         if found.fset is None:
             raise UserException(AttributeError(f"property '{name}' of '{type(owner).__name__}' object has no setter"))
         i.call(found.fset, (owner, value), {})
+    elif found is not None and isinstance(static_lookup(type(found), "__set__"), types.FunctionType):
+        i.call(static_lookup(type(found), "__set__"), (found, owner, value), {})
     elif i.is_outside(owner):
         i.outside.write_attribute(owner, name, value)
     elif isinstance(owner, torch.nn.Module) and "_modules" in owner.__dict__:
@@ -259,13 +274,30 @@ def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
 
 
 def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
+    """``del owner.name``."""
     _check_writable(i, owner, name)
     custom = static_lookup(type(owner), "__delattr__")
     if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__delattr__:
         i.call(custom, (owner, name), {})
+        return
+    plain_delete(i, owner, name)
+
+
+def plain_delete(i: "Interpreter", owner: Any, name: str) -> None:
+    """``object.__delattr__``."""
+    found = None if isinstance(owner, (types.ModuleType, type)) else static_lookup(type(owner), name)
+    remover = static_lookup(type(found), "__delete__")
+    if isinstance(found, property):
+        if found.fdel is None:
+            raise UserException(AttributeError(f"property '{name}' of '{type(owner).__name__}' object has no deleter"))
+        i.call(found.fdel, (owner,), {})
+    elif isinstance(remover, types.FunctionType):
+        i.call(remover, (found, owner), {})
     elif i.is_outside(owner):
         load_attribute(i, owner, name)
         i.outside.write_attribute(owner, name, DELETED)
+    elif isinstance(owner, torch.nn.Module):
+        i.plain(torch.nn.Module.__delattr__, owner, name)
     else:
         i.plain(object.__delattr__, owner, name)
 
@@ -277,4 +309,4 @@ def _check_writable(i: "Interpreter", owner: Any, name: str) -> None:
         raise GraphBreak("AOT208", f"an assignment to a function's .{name}", kind="statement")
 
 
-__all__ = ["OutsideMethod", "delete_attribute", "load_attribute", "plain_load", "plain_store", "static_lookup", "store_attribute"]
+__all__ = ["OutsideMethod", "delete_attribute", "load_attribute", "plain_delete", "plain_load", "plain_store", "static_lookup", "store_attribute"]

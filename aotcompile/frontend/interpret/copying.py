@@ -56,10 +56,7 @@ def _copied(i: "Interpreter", value: Any, memo: dict[int, tuple[Any, Any]], hand
 
 def _copied_object(i: "Interpreter", value: Any, kind: type, memo: dict[int, tuple[Any, Any]], handed: Any) -> Any:
     """An instance whose class leaves copying to `object`: a new one with copies of its attributes."""
-    plain = all(static_lookup(kind, name) is static_lookup(object, name) for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__new__"))
-    restores = isinstance(static_lookup(kind, "__setstate__"), types.FunctionType)
-    slots = any("__slots__" in base.__dict__ for base in kind.__mro__)
-    if not plain or restores or slots or isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+    if not copies_attributes(value):
         raise GraphBreak("AOT205", f"a deep copy of a {kind.__name__}")
     made = i.plain(object.__new__, kind)
     memo[id(value)] = (value, made)
@@ -69,4 +66,21 @@ def _copied_object(i: "Interpreter", value: Any, kind: type, memo: dict[int, tup
     return made
 
 
-__all__ = ["deep_copy"]
+def copies_attributes(value: Any) -> bool:
+    """Whether a copy of an instance is a new one with its attributes: the class leaves copying to `object`."""
+    kind = type(value)
+    plain = all(static_lookup(kind, name) is static_lookup(object, name) for name in ("__reduce_ex__", "__reduce__", "__getstate__", "__new__"))
+    restores = isinstance(static_lookup(kind, "__setstate__"), types.FunctionType) or isinstance(static_lookup(kind, "__copy__"), types.FunctionType)
+    slots = any("__slots__" in base.__dict__ for base in kind.__mro__)
+    return plain and not restores and not slots and not isinstance(value, torch.nn.Module) and hasattr(value, "__dict__")
+
+
+def shallow_copy(i: "Interpreter", value: Any) -> Any:
+    """`copy.copy` of such an instance."""
+    made = i.plain(object.__new__, type(value))
+    for name in list(i.outside.whole(i.load_attribute(value, "__dict__"))):
+        i.plain(object.__setattr__, made, name, i.load_attribute(value, name))
+    return made
+
+
+__all__ = ["copies_attributes", "deep_copy", "shallow_copy"]

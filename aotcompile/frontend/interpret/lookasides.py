@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
-from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_load, plain_store
+from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
@@ -86,6 +86,11 @@ def _plain_setattr(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
     plain_store(i, owner, name, value)
 
 
+@lookaside(object.__delattr__, torch.nn.Module.__delattr__)
+def _plain_delattr(i: "Interpreter", owner: Any, name: str) -> None:
+    plain_delete(i, owner, name)
+
+
 @lookaside(object.__getattribute__)
 def _plain_getattribute(i: "Interpreter", owner: Any, name: str) -> Any:
     found, value = i.outside.written(owner, name)
@@ -137,11 +142,33 @@ def _exc_info(i: "Interpreter") -> tuple[Any, Any, Any]:
     return (None, None, None) if frame is None or frame.handled is None else (type(frame.handled), frame.handled, frame.handled.__traceback__)
 
 
-@lookaside(id, hash)
+@lookaside(id)
 def _identity(i: "Interpreter", value: Any) -> Any:
-    if isinstance(value, (str, int, float, tuple, bool, type(None))):
+    raise GraphBreak("AOT205", "id() of an object")
+
+
+@lookaside(hash, object.__hash__)
+def _hash(i: "Interpreter", value: Any) -> Any:
+    """Of numbers, and by a ``__hash__`` written in Python. All other hashes are different in every process."""
+    value = fix_deep(i, value)
+    method = python_method(value, "__hash__")
+    if method is not None:
+        return i.plain(hash, _Hashed(i.call(method, (value,), {})))
+    if type(value) is tuple:
+        return i.plain(hash, tuple(_Hashed(_hash(i, item)) for item in value))
+    if isinstance(value, (int, float, complex)):
         return i.plain(hash, value)
-    raise GraphBreak("AOT205", "id() or hash() of an object")
+    raise GraphBreak("AOT205", f"hash() of a {type(value).__name__}, which is another number in every process")
+
+
+class _Hashed:
+    """Something whose hash is known."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __hash__(self) -> int:
+        return self._value
 
 
 @lookaside(super)
@@ -233,7 +260,7 @@ def _extreme(i: "Interpreter", function: Any, symbolic: Any, arguments: tuple[An
         return functools.reduce(symbolic, values)
     if "key" in keywords and keywords["key"] is not None:
         keywords = {**keywords, "key": i.callback(keywords["key"])}
-    if any(isinstance(v, torch.Tensor) for v in values) and len(values) > 1:
+    elif any(isinstance(v, torch.Tensor) for v in values) and len(values) > 1:
         raise GraphBreak("AOT202", f"{function.__name__}() compares tensors", "Use torch.maximum/torch.minimum.")
     return i.plain(function, values, **keywords)
 
@@ -315,6 +342,7 @@ def _operators() -> None:
         lookaside(function)(functools.partial(_unary, function))
     lookaside(operator.getitem)(lambda i, container, key: i.get_item(container, key))
     lookaside(operator.setitem)(lambda i, container, key, value: i.set_item(container, key, value))
+    lookaside(operator.delitem)(lambda i, container, key: i.delete_item(container, key))
     lookaside(operator.contains)(lambda i, container, key: i.contains(container, key))
     lookaside(operator.truth)(lambda i, value: i.truth(value))
     lookaside(operator.not_)(lambda i, value: not i.truth(value))

@@ -1,11 +1,13 @@
 """Calls of native code: methods of containers from outside, C functions with callbacks or lazy results, numpy, the standard library."""
 from __future__ import annotations
 
+import _string
 import collections
 import copy
 import functools
 import itertools
 import operator
+import string
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,9 @@ import torch
 
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.interpret.attributes import OutsideMethod
+from aotcompile.frontend.interpret.copying import copies_attributes, shallow_copy
 from aotcompile.frontend.interpret.operations import fix_deep, format_value, operate, python_method
-from aotcompile.frontend.capture.outside import SEQUENCES
+from aotcompile.frontend.capture.outside import CONTAINERS, SEQUENCES
 from aotcompile.frontend.capture.graph import tensors_in
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 
@@ -138,12 +141,12 @@ def native_method(i: "Interpreter", function: Any, owner: Any, name: str, argume
     """A method of a tensor, or of a built-in container, string or number."""
     if isinstance(owner, torch.Tensor):
         return i.native(function, arguments, keywords)
-    if isinstance(owner, str) and name in ("format", "join", "format_map"):
+    if isinstance(owner, str) and name == "format":
+        return _format_string(i, owner, arguments, keywords)
+    if isinstance(owner, str) and name in ("join", "format_map"):
         if any(True for _ in tensors_in((arguments, keywords))):
             raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
         arguments, keywords = fix_deep(i, arguments), fix_deep(i, keywords)
-        if name == "format":
-            return _format_string(i, owner, arguments, keywords)
     given = [i.iterate(a) if name in _ITERATING_METHODS and not isinstance(a, dict) else a for a in arguments]
     if isinstance(owner, dict) and name in ("get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__") and given:
         given[0] = i.as_key(given[0])
@@ -156,11 +159,30 @@ def native_method(i: "Interpreter", function: Any, owner: Any, name: str, argume
     return i.native(function, tuple(given), keywords)
 
 
+_CONVERSIONS = {"r": repr, "s": str, "a": ascii}
+
+
 def _format_string(i: "Interpreter", text: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
-    for value in (*arguments, *keywords.values()):
-        if type(value).__module__ != "builtins":
-            format_value(i, value, None, "")
-    return str(i.plain(text.format, *arguments, **keywords))
+    """``text.format(...)``, field by field: only what is formatted in the end is looked into (``"{0.shape}".format(tensor)``)."""
+    made, number = [], itertools.count()
+    for literal, field, specification, conversion in i.plain(list, string.Formatter().parse(text)):
+        made.append(literal)
+        if field is None:
+            continue
+        first, rest = _string.formatter_field_name_split(field)
+        if first == "":
+            first = next(number)
+        try:
+            value = arguments[first] if isinstance(first, int) else keywords[first]
+        except (IndexError, KeyError) as error:
+            raise UserException(IndexError(f"Replacement index {first} out of range for positional args tuple")
+                                if isinstance(first, int) else error) from None
+        for is_attribute, name in rest:
+            value = i.load_attribute(value, name) if is_attribute else i.get_item(value, name)
+        if specification and "{" in specification:
+            specification = _format_string(i, specification, arguments[next(number):] if "{}" in specification else arguments, keywords)
+        made.append(format_value(i, value, _CONVERSIONS[conversion] if conversion else None, specification or None))
+    return "".join(made)
 
 
 def _find_in_sequence(i: "Interpreter", owner: Any, name: str, wanted: Any) -> Any:
@@ -192,11 +214,13 @@ def numpy_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any,
 
 def standard_library(i: "Interpreter", module: str, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Python functions of the standard library that touch the world (a break), and copying."""
+    if function is copy.copy and arguments and type(i.outside.whole(arguments[0])) in (*CONTAINERS, tuple, frozenset):
+        return copy.copy(i.outside.whole(arguments[0]))
     if function is copy.copy and arguments and not i.outside.is_container(arguments[0]):
         value = arguments[0]
         if isinstance(value, torch.Tensor):
             return i.native(torch.clone, (value,), {})
-        return i.run_function(function, arguments, keywords)
+        return shallow_copy(i, value) if copies_attributes(value) and i.is_outside(value) else i.run_function(function, arguments, keywords)
     if module == "copy":
         return i.run_function(function, tuple(map(i.outside.whole, arguments)), keywords)
     code = "AOT201" if module in ("warnings", "os", "tempfile", "shutil", "glob") else "AOT204"

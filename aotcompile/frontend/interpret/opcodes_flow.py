@@ -149,6 +149,9 @@ def call_intrinsic_1(i: "Interpreter", f: "Frame", a: Any) -> None:
 
 @opcode("CALL_INTRINSIC_2")
 def call_intrinsic_2(i: "Interpreter", f: "Frame", a: Any) -> None:
+    if getattr(a, "name", str(a)) == "INTRINSIC_PREP_RERAISE_STAR":
+        prepare_reraise(i, f, a)
+        return
     raise GraphBreak("AOT210", f"{getattr(a, 'name', a)} cannot be part of a graph", kind="statement")
 
 
@@ -301,6 +304,35 @@ def pop_except(i: "Interpreter", f: "Frame", a: Any) -> None:
 def check_exc_match(i: "Interpreter", f: "Frame", a: Any) -> None:
     kinds = f.stack.pop()
     f.stack.append(isinstance(f.stack[-1], kinds))
+
+
+@opcode("CHECK_EG_MATCH")
+def check_group_match(i: "Interpreter", f: "Frame", a: Any) -> None:
+    """``except*``: what is left of the exception, and the part of it that matches."""
+    exception, kinds = f.pop(2)
+    if exception is None:
+        f.stack.extend((None, None))
+        return
+    if isinstance(exception, BaseExceptionGroup):
+        match, rest = i.plain(exception.split, kinds)
+    elif isinstance(exception, kinds):
+        match, rest = i.plain(BaseExceptionGroup, "", [exception]), None
+    else:
+        match, rest = None, exception
+    if match is not None:
+        f.handled = match
+    f.stack.extend((rest, match))
+
+
+@opcode("PREP_RERAISE_STAR")
+def prepare_reraise(i: "Interpreter", f: "Frame", a: Any) -> None:
+    """What an ``except*`` statement raises at its end: nothing, or the part that no clause took."""
+    original, left = f.pop(2)
+    left = [exception for exception in left if exception is not None]
+    rest = len(left) == 1 and isinstance(left[0], BaseExceptionGroup) and left[0].__context__ is original.__context__
+    if left and left != [original] and not rest:
+        raise GraphBreak("AOT210", "exceptions raised in except* clauses cannot be part of a graph", kind="statement")
+    f.stack.append(left[0] if left else None)
 
 
 @opcode("RAISE_VARARGS")

@@ -37,7 +37,6 @@ HIDDEN |= {f"INSTRUMENTED_{name}" for name in (
 
 _REFUSED = {
     "async code": ("GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AWAITABLE", "ASYNC_GEN_WRAP", "CLEANUP_THROW"),
-    "an exception group": ("CHECK_EG_MATCH", "PREP_RERAISE_STAR"),
     "import *": ("IMPORT_STAR",),
     "a class definition": ("LOAD_BUILD_CLASS", "SETUP_ANNOTATIONS", "LOAD_CLASSDEREF", "STORE_NAME", "DELETE_NAME", "LOAD_NAME", "LOAD_LOCALS",
                            "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF"),

@@ -127,7 +127,7 @@ class Planner:
             if name in every.rebound or name in function.freevars or self.flow.rebound_after_capture(name):
                 self.shared[name] = name in every.rebound
         for name in sorted(function.declared_nonlocal):
-            self.shared[name] = True
+            self.shared[name] = name in every.rebound
 
     def _shared(self) -> None:
         """Every mention of a shared variable lies in one region, or its bindings and captures are eager."""

@@ -1,0 +1,61 @@
+"""Constructs whose effect lies outside the values of a function: grad mode left switched, variables of enclosing functions, local classes."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+import aotcompile
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def compiled(function: Any, *arguments: Any) -> Any:
+    return aotcompile.compile(function, example_inputs=(arguments, {}), backend="eager")
+
+
+def hits(function: Any) -> int:
+    return sum(region.hits for region in aotcompile.info(function).report().regions)
+
+
+def test_grad_mode_that_is_left_changed_stays_changed() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch.set_grad_enabled(False)
+        return x * 2
+
+    made = compiled(function, torch.ones(2, requires_grad=True))
+    try:
+        assert not made(torch.ones(2, requires_grad=True)).requires_grad
+        assert not torch.is_grad_enabled()
+    finally:
+        torch.set_grad_enabled(True)
+    assert hits(made) == 1
+
+
+def test_a_counter_in_an_enclosing_function() -> None:
+    count = 0
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        nonlocal count
+        count += 1
+        return x * 2 + count
+
+    made = compiled(function, torch.ones(2))
+    assert [made(torch.ones(2)).tolist() for _ in range(3)] == [[3.0, 3.0], [4.0, 4.0], [5.0, 5.0]]
+    assert count == 3 and hits(made) == 3
+
+
+def test_instances_of_a_local_class_leave() -> None:
+    @dataclasses.dataclass
+    class Output:
+        value: torch.Tensor
+        size: int = 0
+
+    def function(x: torch.Tensor) -> Any:
+        return Output(x + 1, x.shape[0])
+
+    made = compiled(function, torch.ones(2))
+    result = made(torch.ones(2))
+    assert type(result) is Output and result.size == 2 and hits(made) == 1
