@@ -17,6 +17,7 @@ from aotcompile.graph import passes
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.record import graph_module, place_of
 from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, identify_symbols, torch_state_kept
+from aotcompile.graph.tracing.checks import Check, insert_checks
 from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
 from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
@@ -57,7 +58,7 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
             raise UnsupportedGraph("AOT302", f"a derivative is missing: {str(warning.message).partition(':  ')[0].partition('. ')[0]}.",
                                    place=function.place)
     _check(metadata, variant, training)
-    return _finish(variant, inputs, forward, partitioner, metadata)
+    return _finish(variant, inputs, forward, partitioner, metadata, function.checks)
 
 
 def _enter_captured_state(variant: CapturedVariant, uses_cuda: bool) -> None:
@@ -97,17 +98,19 @@ def _check(metadata: Any, variant: CapturedVariant, training: bool) -> None:
         raise UnsupportedGraph("AOT313", "the region's graph needs results beyond its outputs (shared memory, changed inputs or effects).")
 
 
-def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphModule, partitioner: Partitioner, metadata: Any) -> AtenGraphs:
+def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphModule, partitioner: Partitioner, metadata: Any,
+            checks: list[Check]) -> AtenGraphs:
     backward = partitioner.backward
-    output_count = len(metadata.output_info)
+    output_count = len(metadata.output_info) - len(checks)
     tangents: tuple[int, ...] = ()
     if backward is not None:
-        if partitioner.output_count != output_count:
+        if partitioner.output_count != output_count + len(checks):
             raise UnsupportedGraph("AOT302", f"the forward graph has {partitioner.output_count} outputs where the region has {output_count}.")
         tangents = tuple(number for number, information in enumerate(metadata.output_info)
                          if information.requires_grad and issubclass(information.raw_type, torch.Tensor))
         gradient_alignment(backward, len(variant.inputs))
-        save_number_tensors(forward, backward, output_count)
+        save_number_tensors(forward, backward, output_count + len(checks))
+    insert_checks(forward, checks, output_count)
     graphs = [forward] if backward is None else [forward, backward]
     for graph in graphs:
         _places(graph)

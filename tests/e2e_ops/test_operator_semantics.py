@@ -99,3 +99,26 @@ def test_capture_leaves_no_function_mode_behind() -> None:
 
 if __name__ == "__main__":
     pytest.main([__file__])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_operators_that_check_values_raise_as_eager(training: bool) -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(x + 1, y) + torch.linalg.inv(x + 1).sum() * torch.linalg.cholesky(y @ y.T + torch.eye(2)).sum()
+
+    good, bad = torch.tensor([[1.0, 2.0], [3.0, 7.0]]), torch.ones(2, 2)
+    for x in (good, bad):
+        x.requires_grad_(training)
+    ours = aotcompile.compile(f, example_inputs=((good, torch.eye(2)), {}), training=training)
+    with torch.set_grad_enabled(training):
+        torch.testing.assert_close(ours(good, torch.eye(2)), f(good, torch.eye(2)))
+        with pytest.raises(torch.linalg.LinAlgError) as wanted:
+            f(bad, torch.eye(2))
+        with pytest.raises(torch.linalg.LinAlgError) as found:
+            ours(bad, torch.eye(2))
+    assert str(found.value) == str(wanted.value)
+    [region] = aotcompile.info(ours).report().regions
+    assert region.hits == 1 and not region.eager
+    if training:
+        wanted_gradient, = torch.autograd.grad(f(good, torch.eye(2)).sum(), good)
+        torch.testing.assert_close(torch.autograd.grad(ours(good, torch.eye(2)).sum(), good)[0], wanted_gradient)

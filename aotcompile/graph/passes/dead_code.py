@@ -4,6 +4,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
+from aotcompile.graph.tracing.checks import CHECKS
+
 
 def remove_dead_code(module: fx.GraphModule) -> None:
     for node in reversed(list(module.graph.nodes)):
@@ -19,7 +21,7 @@ def _has_effect(node: fx.Node) -> bool:
     if isinstance(target, torch._ops.OpOverload):
         if target is torch.ops.aten._assert_scalar.default:
             return isinstance(node.args[0], fx.Node)
-        return target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags
+        return target._schema.is_mutable or target in CHECKS or torch.Tag.nondeterministic_seeded in target.tags
     return isinstance(target, torch._ops.HigherOrderOperator)
 
 

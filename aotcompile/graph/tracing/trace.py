@@ -15,12 +15,14 @@ from torch.overrides import TorchFunctionMode
 from aotcompile.frontend.types import GraphInput
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.tracing.attention import fused_attention, in_fused_layout
+from aotcompile.graph.tracing.checks import Check, KeepChecks
 from aotcompile.graph.torch_private import ShapeEnv, fx_traceback
 from aotcompile.graph.tracing.inputs import STAND_IN
 
 
 class CapturedFunction(torch.nn.Module):
-    """``forward(*inputs)`` is the captured graph; ``running`` is the base name of the operator being run ("squeeze")."""
+    """``forward(*inputs)`` is the captured graph; ``running`` is the base name of the operator being run ("squeeze"); ``checks``: what is to be
+    checked of the last results, which are added to those of the graph."""
 
     def __init__(self, graph: fx.GraphModule, inputs: Sequence[GraphInput]) -> None:
         super().__init__()
@@ -31,6 +33,7 @@ class CapturedFunction(torch.nn.Module):
         self.place = ""
         self.environment: ShapeEnv | None = None
         self.first_symbols: list[int] = []                        # per run: how many symbols for data had been made before it
+        self.checks: list[Check] = []
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         values = [value.item() if number else value for value, number in zip(inputs, self._is_number, strict=True)]
@@ -38,13 +41,15 @@ class CapturedFunction(torch.nn.Module):
             self.first_symbols.append(self.environment.unbacked_symint_counter)
         interpreter = _Interpreter(self._graph[0], self)
         device = StandInDevice() if self.uses_cuda else nullcontext()
-        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), device:
+        kept = KeepChecks()
+        with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), device, kept:
             try:
                 result = interpreter.run(*values)
             finally:
                 self.running = ""
                 interpreter.leave_open_blocks()
-        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+        self.checks = kept.found
+        return (*(result if isinstance(result, (tuple, list)) else (result,)), *kept.tensors)
 
 
 class _Interpreter(fx.Interpreter):
