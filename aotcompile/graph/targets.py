@@ -77,6 +77,9 @@ def name_of(function: Callable[..., Any]) -> str:
             continue
         if found is function or (isinstance(owner, type) and (found == function or getattr(found, "target", "") == candidate)):
             return candidate
+    for name, value in vars(torch.Tensor).items():                   # Tensor.__rsub__, Tensor.__pow__: torch's wrappers, under the wrapped name
+        if value is function:
+            return f"torch:Tensor.{name}"
     raise UnsupportedGraph("AOT301", f"{function!r} has no importable name.", "Define the function at the top level of a module.")
 
 

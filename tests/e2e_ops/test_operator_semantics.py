@@ -122,3 +122,39 @@ def test_operators_that_check_values_raise_as_eager(training: bool) -> None:
     if training:
         wanted_gradient, = torch.autograd.grad(f(good, torch.eye(2)).sum(), good)
         torch.testing.assert_close(torch.autograd.grad(ours(good, torch.eye(2)).sum(), good)[0], wanted_gradient)
+
+
+def test_views_of_complex_memory_leave_a_region() -> None:
+    """Lazy conjugation and the real and imaginary halves: the same memory, seen in another way."""
+    def f(x: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = z * 2
+        return (torch.fft.ihfft(x), z.conj(), y, y.conj(), z.imag, z.real, z.conj().imag, y.mT.conj().real, torch.view_as_real(z),
+                torch.view_as_complex(x.view(3, 2)), z.sum().imag)
+
+    x, z = torch.arange(6.0), torch.complex(torch.arange(6.0).view(2, 3), torch.ones(2, 3))
+    ours = aotcompile.compile(f, example_inputs=((x, z), {}))
+    for _ in range(2):
+        got, wanted = ours(x, z), f(x, z)
+        for a, b in zip(got, wanted, strict=True):
+            assert (a.dtype, a.shape, a.stride(), a.is_conj(), a.is_neg()) == (b.dtype, b.shape, b.stride(), b.is_conj(), b.is_neg())
+            torch.testing.assert_close(a, b)
+
+        def owners(results: tuple[torch.Tensor, ...]) -> list[tuple[bool, bool, int]]:
+            places = [x.untyped_storage().data_ptr(), z.untyped_storage().data_ptr(), results[2].untyped_storage().data_ptr()]
+            return [([r.untyped_storage().data_ptr() == place for place in places], r.storage_offset()) for r in results]
+        assert owners(got) == owners(wanted)
+    assert [region.hits for region in aotcompile.info(ours).report().regions] == [2]
+
+
+def test_a_view_that_starts_at_a_tensors_value() -> None:
+    def f(x: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        return torch.narrow(x, 1, start, 2)
+
+    check(f, torch.arange(20.0).reshape(4, 5), torch.tensor(2), others=((torch.arange(20.0).reshape(4, 5), torch.tensor(1)),), compiled=False)
+
+
+def test_powers_by_way_of_torchs_wrapper() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.Tensor.__pow__(x, 2) + torch.Tensor.__rsub__(x, 1) + torch.signal.windows.gaussian(6, std=1.5)
+
+    check(f, torch.arange(6.0))

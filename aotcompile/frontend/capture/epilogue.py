@@ -71,7 +71,8 @@ class EpilogueBuilder:
         """The result's own tensors come first, in order: a tensor whose memory another one views is the base."""
         tensors = [result] if isinstance(result, torch.Tensor) else list(result) if type(result) in (tuple, list) else []
         for tensor in tensors:
-            if isinstance(tensor, FakeTensor) and _storage(tensor) not in self._input_storage and _covers_storage(tensor):
+            if isinstance(tensor, FakeTensor) and tensor.layout is torch.strided and _storage(tensor) not in self._input_storage \
+                    and _covers_storage(tensor) and not _lazy_bits(tensor):
                 self._output(tensor)
 
     def _plain_result(self, result: Any) -> int | tuple[int, ...] | None:
@@ -307,8 +308,10 @@ class EpilogueBuilder:
         known = self._names.get(id(fake))
         if known is not None:
             return known
-        if fake.is_conj() or fake.is_neg():
-            raise RegionRefused("AOT205", "a conjugate or negative view leaves the region")
+        if fake.layout is not torch.strided:
+            raise RegionRefused("AOT211", f"a {fake.layout} tensor leaves the region")
+        for bit in _lazy_bits(fake):
+            return self._lazy_view(fake, bit)
         base = self._input_storage.get(_storage(fake))
         if base is not None:
             self.used_inputs.add(base[0])
@@ -331,21 +334,53 @@ class EpilogueBuilder:
         self._output_storage[_storage(fake)] = (len(self.outputs) - 1, fake)
         return f"outputs[{len(self.outputs) - 1}]"
 
-    def _view(self, fake: FakeTensor, base: str, base_fake: FakeTensor) -> str:
-        sizes, strides = (f"({''.join(self._number(v) + ', ' for v in values)})" for values in (fake.shape, fake.stride()))
-        offset = self._number(fake.storage_offset())
-        source = f"{base}.detach()" if base_fake.requires_grad and not fake.requires_grad else base
-        if fake.dtype != base_fake.dtype:
-            if fake.shape != base_fake.shape and fake.element_size() != base_fake.element_size():
-                raise RegionRefused("AOT205", "a view of another element size leaves the region")
-            source = f"{source}.view({fake.dtype})"
+    def _lazy_view(self, fake: FakeTensor, function: Any) -> str:
+        """A view that torch reads as conjugate or negative: the memory as it is, under the same view."""
+        plain = self._recorder.call(function, (fake,), {})
+        source = self._tensor(plain)
         name = self._fresh_name()
         self.imports.setdefault("torch", "torch:")
-        self._lines.append(f"{name} = torch.as_strided({source}, {sizes}, {strides}, {base}.storage_offset() + {offset})")
+        self._lines.append(f"{name} = torch.{function.__name__}({source})")
         return self._named(fake, name)
 
+    def _view(self, fake: FakeTensor, base: str, base_fake: FakeTensor) -> str:
+        self.imports.setdefault("torch", "torch:")
+        source = f"{base}.detach()" if base_fake.requires_grad and not fake.requires_grad else base
+        sizes, strides, offset = list(fake.shape), list(fake.stride()), fake.storage_offset()
+        name = self._fresh_name()
+        if fake.dtype.is_complex and fake.dtype.to_real() == base_fake.dtype:
+            strides, offset = [stride * 2 for stride in strides], offset * 2
+            real = f"torch.as_strided({source}, {self._numbers([*sizes, 2])}, {self._numbers([*strides, 1])}, " \
+                   f"{base}.storage_offset() + {self._number(offset)})"
+            self._lines.append(f"{name} = torch.view_as_complex({real})")
+            return self._named(fake, name)
+        if base_fake.dtype.is_complex and base_fake.dtype.to_real() == fake.dtype:
+            source = base = self._named_line(f"torch.view_as_real({source})")
+        elif fake.dtype != base_fake.dtype:
+            if fake.element_size() != base_fake.element_size():
+                raise RegionRefused("AOT205", "a view of another element size leaves the region")
+            source = f"{source}.view({fake.dtype})"
+        self._lines.append(f"{name} = torch.as_strided({source}, {self._numbers(sizes)}, {self._numbers(strides)}, "
+                           f"{base}.storage_offset() + {self._number(offset)})")
+        return self._named(fake, name)
+
+    def _named_line(self, expression: str) -> str:
+        name = self._fresh_name()
+        self._lines.append(f"{name} = {expression}")
+        return name
+
+    def _numbers(self, values: list[Any]) -> str:
+        return f"({''.join(self._number(v) + ', ' for v in values)})"
+
     def _number(self, value: Any) -> str:
+        if isinstance(value, SYMBOLIC) and not self._symbols.is_known(value):
+            raise RegionRefused("AOT209", "where a view starts, or its size, is a tensor's value")
         return self._symbols.text(value) if isinstance(value, SYMBOLIC) else str(int(value))
+
+
+def _lazy_bits(fake: torch.Tensor) -> list[Any]:
+    """The views that ``fake`` is in, beyond sizes and strides: ``conj``, ``_neg_view``; each is its own inverse."""
+    return [torch.conj] * fake.is_conj() + [torch._neg_view] * fake.is_neg()  # type: ignore[list-item]
 
 
 def _storage(fake: torch.Tensor) -> int:

@@ -192,7 +192,7 @@ class GraphRecorder(TorchFunctionMode):
         wanted = fake.untyped_storage()._cdata
         for other, _ in self._nodes.values():
             if other.untyped_storage()._cdata == wanted and other.dtype == fake.dtype and not is_data_dependent(other) \
-                    and same_size(other.storage_offset(), 0) and other.is_contiguous() \
+                    and not other.is_conj() and not other.is_neg() and same_size(other.storage_offset(), 0) and other.is_contiguous() \
                     and same_size(other.numel() * other.element_size(), other.untyped_storage().nbytes()):
                 return other
         return None

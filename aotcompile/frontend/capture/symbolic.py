@@ -68,6 +68,10 @@ class SymbolTable:
         return isinstance(value, SYMBOLIC) and any(
             s in self.symbols and self.symbols[s].kind == "number" for s in symbol_expression(value).free_symbols)
 
+    def is_known(self, value: Any) -> bool:
+        """Whether a symbolic number is one of sizes and numbers that come in, without a tensor's value in it."""
+        return all(symbol in self.symbols for symbol in symbol_expression(value).free_symbols)
+
     def fix(self, value: Any) -> Any:
         """The Python value of a symbolic number; its symbols are fixed from here on (a guard)."""
         if isinstance(value, torch.SymInt):

@@ -2,6 +2,7 @@
 
     clone(x)                        x       unless the copy, or a view of it, is an output (outputs are fresh memory)
     _to_copy(x, dtype=x.dtype)      x       likewise
+    conj(conj(x))                   x
     expand(x, x.shape), view(x, x.shape), slice(x, d, 0, end >= size), alias(x), detach(x)          x
 """
 from __future__ import annotations
@@ -22,6 +23,11 @@ _COPIES = frozenset({aten.clone.default, aten._to_copy.default, aten.lift_fresh_
 def remove_no_operations(module: fx.GraphModule) -> None:
     for node in list(module.graph.nodes):
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
+            continue
+        before = node.args[0]
+        if node.target is aten._conj.default and before.target is aten._conj.default and isinstance(before.args[0], fx.Node):
+            node.replace_all_uses_with(before.args[0])
+            module.graph.erase_node(node)
             continue
         removable = node.target in _VIEWS or node.target in _COPIES and not _reaches_output(node)
         if removable and _same(node.args[0].meta.get("val"), node.meta.get("val")) and not _is_permutation(node):
