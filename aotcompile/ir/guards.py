@@ -44,10 +44,12 @@ class TensorFacts:
     requires_grad: bool | None
     kind: str = "torch:Tensor"
     is_leaf: bool | None = None
+    storage_offset: int | None = None     # None: not checked, anywhere in its storage
 
     def as_json(self) -> dict[str, Any]:
+        where = {} if self.storage_offset is None else {"storage_offset": self.storage_offset}
         return {"dtype": self.dtype, "sizes": list(self.sizes), "strides": list(self.strides), "device": self.device,
-                "requires_grad": self.requires_grad, "kind": self.kind, "is_leaf": self.is_leaf}
+                "requires_grad": self.requires_grad, "kind": self.kind, "is_leaf": self.is_leaf, **where}
 
     def __str__(self) -> str:
         text = f"{self.dtype}[{', '.join(map(str, self.sizes))}]"

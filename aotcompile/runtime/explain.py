@@ -135,6 +135,9 @@ def _tensor(text: str, value: Any, facts: dict[str, Any], guards: Guards, argume
         wanted = facts.get(name)
         if wanted is not None and getattr(value, name) is not wanted:
             return f"{text}.{name} == {wanted} (got {not wanted})"
+    offset = facts.get("storage_offset")
+    if offset is not None and value.layout is torch.strided and value.storage_offset() != offset:
+        return f"{text}.storage_offset() == {offset} (got {value.storage_offset()})"
     if not plain_storage(value):
         return f"{text} is a plain strided tensor (got a lazy conjugate or negative, or layout {value.layout})"
     if value.dim() != len(facts["sizes"]):

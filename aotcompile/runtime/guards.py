@@ -525,11 +525,13 @@ def _tensor(guards: Guards, record: dict[str, Any]) -> None:
     except KeyError:
         raise UnsupportedPlan(f"dtype {facts['dtype']!r}") from None
     kind, requires_grad, is_leaf = facts["device"].partition(":")[0], facts.get("requires_grad"), facts.get("is_leaf")
+    offset = facts.get("storage_offset")
 
     def check(frame: Frame) -> bool:
         tensor = frame[slot]
         return (type(tensor) in TENSOR_CLASSES and tensor.dtype is dtype and tensor.device.type == kind and plain_storage(tensor)
-                and (requires_grad is None or tensor.requires_grad is requires_grad) and (is_leaf is None or tensor.is_leaf is is_leaf))
+                and (requires_grad is None or tensor.requires_grad is requires_grad) and (is_leaf is None or tensor.is_leaf is is_leaf)
+                and (offset is None or tensor.storage_offset() == offset))
     guards.add(check)
     _sizes(guards, slot, tuple(facts["sizes"]))
     _strides(guards, slot, tuple(facts["strides"]))

@@ -70,6 +70,14 @@ def test_as_strided_counts_from_the_storage() -> None:
     whole = torch.arange(20.0)
     views = tuple((whole[offset:offset + 8],) for offset in (5, 0, 3))
     check(absolute, *views[0], others=views[1:], compiled=False)
+    check(absolute, *views[1], others=(views[0], views[2]))
+
+    def written(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (torch.as_strided_scatter(x, y, (2, 2), (1, 2), 1), torch.as_strided_copy(x[2:], (2, 2), (1, 2), 3) * 2,
+                torch.as_strided(x + 1, (2, 2), (1, 2), 3))
+
+    check(written, *views[1], torch.ones(2, 2), others=((*views[0], torch.ones(2, 2)),))
+    check(lambda x: torch.as_strided(x, (2, 2), (9, 1), 0) + 1, *views[1], compiled=False)
     check(relative, *views[0], others=views[1:])
 
 

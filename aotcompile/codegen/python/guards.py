@@ -96,7 +96,7 @@ def _class(name: str) -> str:
 def _tensor(path: str, facts: dict[str, Any]) -> str:
     signature = f"{facts['dtype']}[{', '.join(map(str, facts['sizes']))}]"
     signature += f"[{', '.join(map(str, facts['strides']))}]" + ("" if facts["device"] == "cpu" else facts["device"])
-    extra = "".join(f", {name}={facts[name]}" for name in ("requires_grad", "is_leaf") if facts.get(name) is not None)
+    extra = "".join(f", {name}={facts[name]}" for name in ("requires_grad", "is_leaf", "storage_offset") if facts.get(name) is not None)
     return f'is_tensor({path}, "{signature}"{extra})'
 
 

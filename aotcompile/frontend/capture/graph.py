@@ -70,6 +70,8 @@ class GraphRecorder(TorchFunctionMode):
         self._symbol_nodes: dict[str, torch.fx.Node] = {}
         self.reads_requires_grad = False
         self._last_placeholder: torch.fx.Node | None = None
+        self._may_start_storage: set[int] = set()
+        self.at_storage_start: set[int] = set()                  # inputs (by identity) that must be at the start of their storage
 
     # ---- the mode -------------------------------------------------------------------------------------------------------------------------
 
@@ -84,9 +86,8 @@ class GraphRecorder(TorchFunctionMode):
         if function is _T.__iter__:
             return iter(torch.unbind(arguments[0], 0))
         name = getattr(function, "__name__", "")
-        if name in _ABSOLUTE_OFFSET and self._starts_at(arguments[_ABSOLUTE_OFFSET[name]:], keywords) and self._is_input_memory(arguments[0]):
-            raise GraphBreak("AOT205", f"{name}() of an input with a storage offset: where it starts in its storage may change between calls",
-                             "Leave the storage offset out.")
+        if name in _ABSOLUTE_OFFSET and self._starts_at(arguments[_ABSOLUTE_OFFSET[name]:], keywords):
+            return self._from_storage_start(name, function, arguments, keywords)
         if name == "__get__":
             return self._property(function, arguments)
         if name == "__set__":
@@ -97,12 +98,28 @@ class GraphRecorder(TorchFunctionMode):
     def _starts_at(rest: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         return (rest[0] if rest else keywords.get("storage_offset")) is not None
 
-    def _is_input_memory(self, fake: Any) -> bool:
-        """Whether a tensor shares its memory with an input."""
+    def _from_storage_start(self, name: str, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """An operator that counts from the start of the storage. Of an input, the graph knows the tensor only: it must be at that start (guarded),
+        and what is taken must lie within it."""
+        owner = self._input_of_memory(arguments[0])
+        if owner is None:
+            return self.call(function, arguments, keywords)
+        if id(owner) not in self._may_start_storage:
+            raise GraphBreak("AOT205", f"{name}() with a storage offset, of an input that is not at the start of its storage",
+                             "Leave the storage offset out.")
+        try:
+            result = self.call(function, arguments, keywords)
+        except RuntimeError as error:
+            raise GraphBreak("AOT205", f"{name}() reaches beyond the input in its storage") from error
+        self.at_storage_start.add(id(owner))
+        return result
+
+    def _input_of_memory(self, fake: Any) -> FakeTensor | None:
+        """The input that a tensor shares its memory with."""
         if not isinstance(fake, FakeTensor):
-            return False
+            return None
         memory = fake.untyped_storage()._cdata
-        return any(node.op == "placeholder" and other.untyped_storage()._cdata == memory for other, node in self._nodes.values())
+        return next((other for other, node in self._nodes.values() if node.op == "placeholder" and other.untyped_storage()._cdata == memory), None)
 
     def _property(self, function: Any, arguments: tuple[Any, ...]) -> Any:
         name = _property_name(function)
@@ -169,7 +186,7 @@ class GraphRecorder(TorchFunctionMode):
                 if any(True for _ in tensors_in(item)):
                     self.register(item, self.graph.call_function(operator.getitem, (node, index)))
 
-    def placeholder(self, name: str, fake: Any) -> torch.fx.Node:
+    def placeholder(self, name: str, fake: Any, starts_storage: bool = False) -> torch.fx.Node:
         if self._last_placeholder is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
                 node = self.graph.placeholder(name)
@@ -179,6 +196,8 @@ class GraphRecorder(TorchFunctionMode):
         self._last_placeholder = node
         if isinstance(fake, FakeTensor):
             self._nodes[id(fake)] = (fake, node)
+            if starts_storage:
+                self._may_start_storage.add(id(fake))
         return node
 
     def node_of(self, fake: FakeTensor) -> torch.fx.Node:

@@ -103,7 +103,7 @@ class Capture:
         self._inputs.append((real, path, fake))
         self._versions.append(fake._version)
         self.interpreter.tensor_originals[id(fake)] = (real, path)
-        self.recorder.placeholder(f"arg{number}", fake)
+        self.recorder.placeholder(f"arg{number}", fake, starts_storage=real.storage_offset() == 0)
         return fake
 
     def _make_fake(self, real: torch.Tensor, number: int) -> FakeTensor:
@@ -258,7 +258,8 @@ class Capture:
     def _facts(self, real: torch.Tensor, fake: FakeTensor, flags: bool) -> TensorFacts:
         kind = "torch.nn.parameter:Parameter" if isinstance(real, torch.nn.Parameter) else "torch:Tensor"
         return TensorFacts(BY_TORCH_NAME[str(real.dtype).removeprefix("torch.")].value, tuple(map(self._number_text, fake.shape)),
-                           tuple(map(self._number_text, fake.stride())), real.device.type, bool(real.requires_grad) if flags else None, kind)
+                           tuple(map(self._number_text, fake.stride())), real.device.type, bool(real.requires_grad) if flags else None, kind,
+                           storage_offset=0 if id(fake) in self.recorder.at_storage_start else None)
 
     # ---- guards -------------------------------------------------------------------------------------------------------------------------------
 

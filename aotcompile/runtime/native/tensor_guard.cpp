@@ -35,6 +35,7 @@ class TensorGuard : public Guard {
     const at::Tensor& tensor = *found;
     if ((tensor.key_set().raw_repr() & ~kOrdinaryKeys) != 0 || tensor.scalar_type() != dtype || tensor.device().type() != device) return false;
     if (requires_grad >= 0 && tensor.requires_grad() != (requires_grad == 1)) return false;
+    if (storage_offset >= 0 && tensor.storage_offset() != storage_offset) return false;
     if (is_leaf >= 0 && tensor.is_leaf() != (is_leaf == 1)) return false;
     if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr && tensor._fw_grad(0).defined()) return false;  // carries a forward-mode tangent
     const c10::IntArrayRef found_sizes = tensor.sizes(), found_strides = tensor.strides();
@@ -62,6 +63,7 @@ class TensorGuard : public Guard {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::DeviceType device = c10::DeviceType::CPU;
   int requires_grad = -1, is_leaf = -1;  // -1: not checked
+  int64_t storage_offset = -1;
   std::vector<int64_t> sizes, strides;
   std::vector<Symbolic> symbolic;
 };
@@ -139,6 +141,7 @@ std::unique_ptr<Guard> make_tensor_guard(GuardBuilder& builder, PyObject* facts,
   }
   guard->requires_grad = three_way(optional_field(facts, "requires_grad"));
   guard->is_leaf = three_way(optional_field(facts, "is_leaf"));
+  if (PyObject* offset = optional_field(facts, "storage_offset"); offset != nullptr) guard->storage_offset = integer_of(offset);
   add_sizes(builder, *guard, field(facts, "sizes"), false, node);
   add_sizes(builder, *guard, field(facts, "strides"), true, node);
   if (guard->sizes.size() != guard->strides.size()) fail(PyExc_ValueError, "as many strides as sizes are needed");
