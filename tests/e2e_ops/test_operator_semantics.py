@@ -166,3 +166,14 @@ def test_powers_by_way_of_torchs_wrapper() -> None:
         return torch.Tensor.__pow__(x, 2) + torch.Tensor.__rsub__(x, 1) + torch.signal.windows.gaussian(6, std=1.5)
 
     check(f, torch.arange(6.0))
+
+
+def test_an_argument_that_no_graph_takes_is_reported() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    for given, reason in ((torch.ones(3, dtype=torch.complex64).conj(), "conjugated"), (torch.ones(3, 2).to_sparse(), "torch.sparse_coo")):
+        ours = aotcompile.compile(f, example_inputs=((given,), {}))
+        torch.testing.assert_close(ours(given).to_dense(), f(given).to_dense())
+        with open(f"{aotcompile.info(ours).out}/manifest.json", encoding="utf-8") as file:
+            assert reason in file.read()

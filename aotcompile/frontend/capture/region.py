@@ -93,8 +93,11 @@ class Capture:
             return known
         if type(real) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise GraphBreak("AOT211", f"a {type(real).__name__} (tensor subclass) comes in")
-        if real.layout is not torch.strided or real.is_quantized or real.is_nested or real.is_conj() or real.is_neg():
-            raise GraphBreak("AOT211", f"a {real.layout} tensor comes in")
+        if real.layout is not torch.strided or real.is_quantized or real.is_nested:
+            raise GraphBreak("AOT211", f"a {real.layout if real.layout is not torch.strided else 'quantized or nested'} tensor comes in")
+        if real.is_conj() or real.is_neg():
+            raise GraphBreak("AOT211", f"a lazily {'conjugated' if real.is_conj() else 'negated'} tensor comes in",
+                             "Call .resolve_conj().resolve_neg() on it before.")
         if str(real.dtype).removeprefix("torch.") not in BY_TORCH_NAME:
             raise GraphBreak("AOT211", f"a {real.dtype} tensor comes in")
         number = len(self._inputs)
@@ -167,7 +170,9 @@ class Capture:
                 result = self.interpreter.run_function(self.function, tuple(stand_ins), {})
             return self._finish(result, grad, autocast)
         except GraphBreak as signal:
-            return BreakFound(signal, self.interpreter.break_chain or [])
+            if not self.interpreter.break_chain:                # what comes in cannot be part of a graph: no instruction is to blame
+                return Refused(signal.code, signal.reason, signal.hint)
+            return BreakFound(signal, self.interpreter.break_chain)
         except UserException as raised:
             return self._exception(raised)
         except RegionRefused as refused:
