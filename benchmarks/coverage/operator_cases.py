@@ -236,7 +236,7 @@ def load(case: Case, plans: list[FunctionPlan], library: Library) -> tuple[Any, 
                             {f"{f.result.qualname}:r{r.index}": (f"_r{r.index}", r.name) for r in f.result.split.regions},
                             tuple(f.result.split.calls), f.digest)
               for f in case.built if f.result.split is not None]
-    compiled = _compiled._Compiled(MemoryPackage(dict(contents.files), library), splits)
+    compiled = _compiled.TwinMaker(MemoryPackage(dict(contents.files), library), splits)
     return compiled.twin(case.call) or case.call, compiled.report
 
 
