@@ -143,6 +143,23 @@ class GraphRecorder(TorchFunctionMode):
             keywords = self.symbols.fix_numbers(keywords)
         return self._record(function, arguments, keywords, run=lambda: function(*arguments, **keywords))
 
+    def call_opaque(self, function: Any, arguments: tuple[Any, ...], run: Callable[..., Any]) -> Any:
+        """One node for ``function``, whatever ``run`` (which does the same) calls inside."""
+        return self._record(function, arguments, {}, run=lambda: run(*arguments))
+
+    def mark(self) -> tuple[set[torch.fx.Node], int]:
+        """For `forget`."""
+        return set(self.graph.nodes), self.operator_count
+
+    def forget(self, mark: tuple[set[torch.fx.Node], int]) -> None:
+        """Take back what was recorded since `mark`; inputs that were found meanwhile stay."""
+        known, self.operator_count = mark
+        for node in reversed(list(self.graph.nodes)):
+            if node not in known and node.op != "placeholder":
+                self.graph.erase_node(node)
+        kept = set(self.graph.nodes)
+        self._nodes = {key: (fake, node) for key, (fake, node) in self._nodes.items() if node in kept}
+
     def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any]) -> Any:
         method = _method_name(function)
         operation, target, node_arguments = ("call_function", function, arguments) if method is None else ("call_method", method, arguments)

@@ -19,6 +19,7 @@ import torch
 
 from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
+from aotcompile.frontend.capture import custom_function
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.interpret.copying import deep_copy
@@ -424,6 +425,10 @@ def _cond(i: "Interpreter", condition: Any, if_true: Any, if_false: Any, operand
     if isinstance(condition, torch.Tensor):
         raise GraphBreak("AOT202", "torch.cond on a tensor's value", "An if statement has both of its sides compiled.")
     return i.call(if_true if i.truth(condition) else if_false, tuple(i.native(tuple, (i.iterate(operands),), {})), {})
+
+
+lookaside(torch.autograd.Function.__dict__["apply"].__func__ if "apply" in torch.autograd.Function.__dict__
+          else torch.autograd.Function.apply.__func__)(custom_function.apply)  # type: ignore[attr-defined]
 
 
 @lookaside(torch.is_tensor)
