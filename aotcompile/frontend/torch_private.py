@@ -22,7 +22,8 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
     "FakeTensor", "FakeTensorMode", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
-    "is_data_dependent", "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "same_size", "size_hint", "symbol_expression",
+    "is_data_dependent", "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "reads_fake_memory", "same_size", "size_hint",
+    "symbol_expression",
 ]
 
 
@@ -104,6 +105,11 @@ def same_size(first: Any, second: Any) -> bool:
         found = [size.replace(Max, lambda *parts: parts[1] if len(parts) == 2 and parts[0] == 1 else Max(*parts)) for size in both]
         return bool(found[0] == found[1])
     return not isinstance(first == second, torch.SymBool) or bool(first == second)
+
+
+def reads_fake_memory(error: RuntimeError) -> bool:
+    """Whether an operator failed because it looks at a tensor's elements itself (``tensor_split`` at a tensor's indices): no error of the program."""
+    return "its data is not allocated yet" in str(error)
 
 
 def is_parameter(fake: torch.Tensor) -> None:

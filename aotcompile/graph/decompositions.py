@@ -20,13 +20,14 @@ from functools import lru_cache
 from typing import Any
 
 from aotcompile.graph.layouts import with_layouts
+from aotcompile.graph.plain_forms import with_plain_forms
 
 KEPT_WHOLE = frozenset(
     """
     bernoulli _scaled_dot_product_flash_attention_for_cpu baddbmm dot vdot mv _euclidean_dist pdist gru lstm rnn_relu rnn_tanh
     im2col col2im max_unpool2d max_unpool3d embedding_dense_backward resize_as is_complex item all
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_trilinear3d _upsample_bicubic2d_aa _upsample_bilinear2d_aa
-    _upsample_lanczos2d_aa _chunk_cat renorm split_with_sizes_copy multilabel_margin_loss_forward
+    _upsample_lanczos2d_aa _chunk_cat renorm multilabel_margin_loss_forward
 """.split()
 )
 """ATen operators (all overloads) that core ATen decomposes and we do not."""
@@ -54,7 +55,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
             continue
         if full_name in TAKEN_APART or (operator in core and name not in KEPT_WHOLE and not name.startswith("fft_")):
             table[operator] = function
-    return with_layouts(table)
+    return with_plain_forms(with_layouts(table))
 
 
 def decomposition_table() -> dict[Any, Callable[..., Any]]:

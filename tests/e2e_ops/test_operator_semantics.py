@@ -177,3 +177,23 @@ def test_an_argument_that_no_graph_takes_is_reported() -> None:
         torch.testing.assert_close(ours(given).to_dense(), f(given).to_dense())
         with open(f"{aotcompile.info(ours).out}/manifest.json", encoding="utf-8") as file:
             assert reason in file.read()
+
+
+def test_copies_of_views_and_take() -> None:
+    def f(x: torch.Tensor, index: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (torch.permute_copy(x, (1, 0)), torch.view_copy(x, (6,)) + 1, torch.narrow_copy(x, 1, 1, 2), *torch.unbind_copy(x, 1),
+                *torch.split_with_sizes_copy(x, [1, 2], 1), torch.as_strided_copy(x, (2, 2), (1, 2)), torch.take(x, index), torch.take(x, number),
+                torch.take(number * 2, number - 1), torch.view_copy(x, torch.int32))
+
+    check(f, torch.arange(6.0).reshape(2, 3), torch.tensor([[5, -1], [0, 3]]), torch.tensor(1))
+
+
+def test_an_operator_that_reads_elements_itself_is_no_error_of_the_program() -> None:
+    def f(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        try:
+            parts = torch.tensor_split(x * 2, places)
+        except RuntimeError:
+            return x
+        return parts[1] + 1
+
+    check(f, torch.arange(6.0), torch.tensor([2, 4]))

@@ -22,6 +22,7 @@ from aotcompile.frontend.torch_private import (
     FakeTensor,
     FakeTensorMode,
     is_data_dependent,
+    reads_fake_memory,
     same_size,
 )
 
@@ -179,6 +180,10 @@ class GraphRecorder(TorchFunctionMode):
         except NO_FAKE_KERNEL:
             raise GraphBreak("AOT209", f"{_describe(function)} has no shape rule (fake kernel)",
                              "Register one with torch.library.register_fake.") from None
+        except RuntimeError as error:
+            if reads_fake_memory(error):
+                raise value_needed(_describe(function)) from None
+            raise
         finally:
             self.symbols.end_operation(mark, getattr(function, "__name__", ""))
         try:
