@@ -1,6 +1,6 @@
 """All lists of other people's programs, one after the other, and a table with the totals.
 
-    python benchmarks/coverage/all_lists.py [--backend native|aot_eager|eager] [--peer] [--only export,transformers,timm,modules,operators]
+    python benchmarks/coverage/all_lists.py [--backend native|aot_eager|eager] [--peer] [--only export,transformers,timm,generate,modules,operators]
     python benchmarks/coverage/all_lists.py --only operators --operators "--dtypes all"
     python benchmarks/coverage/all_lists.py --only operators --operators "--dtypes float32 --gradients --start 0 --stop 100"
 
@@ -19,6 +19,7 @@ from cases import parser, run_list, totals
 
 LISTS = {
     "export": ("export_examples", ()), "transformers": ("transformers_models", ("transformers",)), "timm": ("timm_models", ("timm",)),
+    "generate": ("generate", ("transformers",)),
     "modules": ("module_tests", ("expecttest",)),
 }
 

@@ -28,7 +28,10 @@ class NoSuchCase(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """``make`` gives (callable, arguments, keywords); ``training`` also compares the gradients of all parameters and leaf arguments."""
+    """``make`` gives (callable, arguments, keywords); ``training`` also compares the gradients of all parameters and leaf arguments.
+
+    Where the program calls the compiled thing itself, many times (`generate`), ``use`` makes such a program of it, and ``examples`` gives the
+    calls to build for, from a copy of what ``make`` gave."""
 
     name: str
     make: Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
@@ -36,6 +39,8 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     tolerance: tuple[float, float] | None = None          # (relative, absolute); None: the dtype's defaults
     compare_breaks: bool = False                          # also count the breaks that torch.compile has on the same call
+    use: Callable[[Any], Callable[..., Any]] | None = None
+    examples: Callable[[Any, tuple[Any, ...], dict[str, Any]], list[tuple[tuple[Any, ...], dict[str, Any]]]] | None = None
 
 
 @dataclass
@@ -47,6 +52,8 @@ class Outcome:
     detail: str = ""
     regions: int = 0
     hit: int = 0
+    calls: int = 0                                        # calls of regions, and how many of them ran compiled
+    compiled_calls: int = 0
     missed: int = 0
     eager: int = 0
     breaks: list[str] = field(default_factory=list)
@@ -164,19 +171,20 @@ def run_case(case: Case, backend: str, peer: bool) -> Outcome:
     torch.manual_seed(0)
     made = case.make()
     target, arguments, keywords = copied(made)
-    want = called(target, target, arguments, keywords, case.training)
+    want = called(case.use(target) if case.use else target, target, arguments, keywords, case.training)
     owner, arguments, keywords = copied(made)
-    _, example, example_keywords = copied(made)
+    other, example, example_keywords = copied(made)
+    examples = case.examples(other, example, example_keywords) if case.examples else (example, example_keywords)
     outcome = Outcome(case.name, "equal")
     start = time.perf_counter()
     try:
-        compiled = aotcompile.compile(owner, example_inputs=(example, example_keywords), backend=backend, **case.options)
+        compiled = aotcompile.compile(owner, example_inputs=examples, backend=backend, **case.options)
     except Exception as error:      # noqa: BLE001 - whatever a build raises is this case's outcome
         outcome.kind, outcome.detail = "build", f"{type(error).__name__}: {error}"
         outcome.notes = [traceback.format_exc()]
         return outcome
     outcome.build_seconds = time.perf_counter() - start
-    got = called(compiled, owner, arguments, keywords, case.training)
+    got = called(case.use(compiled) if case.use else compiled, owner, arguments, keywords, case.training)
     trace, want_trace = got.pop("_trace", ""), want.pop("_trace", "")
     if "exception" in got and want.get("exception") != got["exception"]:
         outcome.kind, outcome.detail = "raises", trace.strip().splitlines()[-1]
@@ -196,6 +204,8 @@ def _regions(outcome: Outcome, info: Any) -> None:
     for region in info.report().regions:
         outcome.regions += 1
         outcome.hit += region.hits > 0
+        outcome.calls += region.calls
+        outcome.compiled_calls += region.hits
         outcome.eager += region.eager
         outcome.missed += not region.eager and not region.hits and region.calls > 0
         if region.last_miss or region.reason:
@@ -283,6 +293,7 @@ def line_of(outcome: Outcome, verbose: bool) -> str:
     mark = "ok  " if outcome.kind == "equal" else "FAIL"
     peer = "" if outcome.peer_breaks is None else f"/{outcome.peer_breaks}"
     text = f"{mark} {outcome.name:44} {outcome.kind:8} regions {outcome.hit}/{outcome.regions} breaks {len(outcome.breaks)}{peer} "
+    text += f"calls {outcome.compiled_calls}/{outcome.calls} " if outcome.calls > outcome.regions else ""
     text += f"build {outcome.build_seconds:5.1f} s  "
     text += outcome.detail[:400 if outcome.kind != "equal" else 60]
     if verbose:
