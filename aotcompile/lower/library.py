@@ -15,6 +15,7 @@ from aotcompile.ir.nodes import BufferReference, LibraryCall, Origin, ReadScalar
 from aotcompile.lower.arguments import library_argument
 from aotcompile.lower.graph_facts import mutated_arguments, node_origin, result_users
 from aotcompile.lower.operators import views
+from aotcompile.lower.symbols import size_of
 from aotcompile.lower.tensors import Tensor
 from aotcompile.lower.torch_private import expression_as_traced
 
@@ -46,6 +47,7 @@ def library_call(context: "Context", node: "Node", arguments: tuple[Any, ...], k
             tensors.append(aliases[position])
         elif isinstance(value, torch.Tensor) and (not several or any(user not in context.facts.dead for user in result_users(node, position))):
             root = context.root(node, position if several else None)
+            root.offset = size_of(context, value.storage_offset())
             root.buffer = context.new_buffer(root.name, root.dtype, root.sizes, root.strides, root.device)
             results.append(root.buffer)
             tensors.append(context.tensor(root))

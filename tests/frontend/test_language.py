@@ -59,3 +59,46 @@ def test_instances_of_a_local_class_leave() -> None:
     made = compiled(function, torch.ones(2))
     result = made(torch.ones(2))
     assert type(result) is Output and result.size == 2 and hits(made) == 1
+
+
+def test_a_seed_set_inside_is_set_at_every_call() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch.manual_seed(5)
+        return y + torch.rand(3)
+
+    state = torch.get_rng_state()
+    made = compiled(function, torch.zeros(3))
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close([made(torch.zeros(3)) for _ in range(2)], [function(torch.zeros(3)) for _ in range(2)])
+
+
+def test_a_generator_given_is_advanced_at_run_time_only() -> None:
+    def function(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        y = x * 2
+        generator.manual_seed(3)
+        return y + torch.rand(3, generator=generator)
+
+    generator = torch.Generator()
+    state = generator.get_state()
+    made = compiled(function, torch.zeros(3), generator)
+    assert torch.equal(generator.get_state(), state)
+    torch.testing.assert_close(made(torch.zeros(3), generator), function(torch.zeros(3), generator))
+
+
+def test_transforms_of_torch_func_are_not_lost() -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = x + 1
+        return torch.func.grad(lambda t: (t ** 3).sum())(y), torch.vmap(lambda row: row.sum())(y[None])
+
+    made = compiled(function, torch.ones(3))
+    torch.testing.assert_close(made(torch.ones(3)), function(torch.ones(3)))
+
+
+def test_a_part_assigned_by_the_dispatchers_own_operators() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x[1, :] = 5
+        return x * 1
+
+    made = aotcompile.compile(function, example_inputs=((torch.zeros(3, 4),), {}), backend="aot_eager")
+    torch.testing.assert_close(made(torch.arange(12.0).view(3, 4)), function(torch.arange(12.0).view(3, 4)))

@@ -14,6 +14,7 @@ from aotcompile.entry import SKIP_ATTRIBUTE
 from aotcompile.frontend.interpret import lookasides, natives
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.operations import python_method
+from aotcompile.frontend.capture.graph import tensors_in
 from aotcompile.frontend.capture.outside import CONTAINERS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.torch_private import FakeTensor
@@ -46,8 +47,8 @@ def call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: 
     if isinstance(function, OutsideMethod):
         return natives.outside_method(i, function, arguments, keywords)
     if isinstance(function, types.FunctionType):
-        original = function.__dict__.get("interpreted")      # one of our own callbacks comes back
-        return call(i, original, arguments, keywords) if original is not None else _call_python(i, function, arguments, keywords)
+        ours, original = function.__dict__.get("interpreted", (None, None))      # one of our own callbacks comes back (functools.wraps copies the mark)
+        return call(i, original, arguments, keywords) if ours is function else _call_python(i, function, arguments, keywords)
     if isinstance(function, functools.partial):
         return _call_partial(i, function, arguments, keywords)
     if isinstance(function, type):
@@ -94,6 +95,8 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
         return _constant_result(i, function, arguments, keywords)
     if SKIP_ATTRIBUTE in function.__dict__:
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
+    if function.__globals__.get("__name__", "").startswith("torch._functorch"):
+        return _call_transform(i, function, arguments, keywords)
     module = function.__module__ or ""
     if module.partition(".")[0] == "torch" and not module.startswith(_INTERPRETED_TORCH) and not module.startswith("torch.testing"):
         return _call_torch(i, function, arguments, keywords)
@@ -153,6 +156,8 @@ def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple
     if module.startswith(("torch._dynamo", "torch._inductor", "torch.compiler", "torch.jit", "torch.distributed", "torch.onnx", "torch.profiler",
                           "torch.hub", "torch.optim")):
         raise GraphBreak("AOT205", f"{module}.{function.__qualname__} is not part of a graph")
+    if module in _TORCH_STATE or module.startswith(("torch.cuda", "torch.mps", "torch.xpu", "torch.accelerator")) and not _only_asks(function):
+        raise GraphBreak("AOT208", f"{module}.{function.__qualname__} reads or changes a state of torch")
     if module.startswith("torch._higher_order_ops"):
         raise GraphBreak("AOT205", f"{function.__name__} is a higher-order operator")
     if any(isinstance(a, torch.nn.Module) for a in (*arguments, *keywords.values())):
@@ -160,6 +165,22 @@ def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple
     given = tuple(_for_torch(i, a) for a in arguments)
     named = {k: _for_torch(i, v) for k, v in keywords.items()}
     return _from_torch(function, i.plain(function, *given, **named))
+
+
+def _call_transform(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """torch.func: making a transformed function is no tensor work; calling one is outside a graph."""
+    if function.__closure__ is None and arguments and callable(arguments[0]) and not any(True for _ in tensors_in((arguments[1:], keywords))):
+        return i.plain(function, i.callback(arguments[0]), *arguments[1:], **keywords)
+    raise GraphBreak("AOT205", "a function transformed by torch.func is called")
+
+
+# Modules of torch whose functions work on the state of generators, on files, on settings: what they do is no part of a graph.
+_TORCH_STATE = {"torch.random", "torch.serialization", "torch._tensor_str", "torch.multiprocessing", "torch.cuda.random", "torch.utils.data",
+                "torch.autograd.functional"}
+
+
+def _only_asks(function: types.FunctionType) -> bool:
+    return function.__name__.startswith(("is_", "get_device_", "device_count", "current_device", "_is_"))
 
 
 def _from_torch(function: Any, result: Any) -> Any:
@@ -315,6 +336,8 @@ def _call_native(i: "Interpreter", function: Any, arguments: tuple[Any, ...], ke
         return _context_variable(i, arguments[0], name, arguments[1:])
     if isinstance(owner, contextvars.ContextVar):
         return _context_variable(i, owner, name, arguments)
+    if isinstance(owner, torch.Generator) or arguments and isinstance(arguments[0], torch.Generator):
+        raise GraphBreak("AOT208", f"a random generator's {name}()")
     if isinstance(owner, torch.Tensor) or (not isinstance(owner, (types.ModuleType, type(None))) and type(owner).__module__ == "builtins"):
         return natives.native_method(i, function, owner, name, arguments, keywords)
     module = _module_of(function)

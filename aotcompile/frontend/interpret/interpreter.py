@@ -166,7 +166,7 @@ class Interpreter:
             except Exception as error:
                 raise internal_error(error) from error
 
-        enter.interpreted = function  # type: ignore[attr-defined]
+        enter.interpreted = (enter, function)  # type: ignore[attr-defined]
         return enter
 
     # ---- names --------------------------------------------------------------------------------------------------------------------------------

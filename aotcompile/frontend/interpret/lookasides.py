@@ -457,13 +457,17 @@ def _warn(i: "Interpreter", *arguments: Any, **keywords: Any) -> None:
     raise GraphBreak("AOT201", "warnings.warn is called")
 
 
-@lookaside(torch.set_default_dtype, torch.set_default_device, torch.set_num_threads, torch.use_deterministic_algorithms)
+@lookaside(torch.set_default_dtype, torch.set_default_device, torch.set_num_threads, torch.use_deterministic_algorithms,
+           torch.set_default_tensor_type, torch.set_float32_matmul_precision, torch.set_flush_denormal, torch.set_warn_always,
+           torch.set_deterministic_debug_mode, torch.set_num_interop_threads, torch.autograd.set_multithreading_enabled)
 def _global_setting(i: "Interpreter", *arguments: Any, **keywords: Any) -> None:
     raise GraphBreak("AOT208", "a global setting of torch is changed", kind="statement")
 
 
 def construct_torch(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """An object of a torch class: grad-mode switches and the like are made for real; their effect is part of the graph."""
+    if cls is torch.Generator:
+        raise GraphBreak("AOT205", "a random generator is made")
     if cls is torch.inference_mode:
         raise GraphBreak("AOT205", "torch.inference_mode is entered", kind="statement")
     if cls.__module__.startswith(("torch.autograd.grad_mode", "torch.amp", "torch.cpu.amp", "torch.cuda.amp", "torch.backends",
