@@ -197,3 +197,16 @@ def test_an_operator_that_reads_elements_itself_is_no_error_of_the_program() -> 
         return parts[1] + 1
 
     check(f, torch.arange(6.0), torch.tensor([2, 4]))
+
+
+def test_an_object_of_options_is_looked_into() -> None:
+    """What a function of torch reads of a dataclass is guarded."""
+    pytest.importorskip("torch.nn.modules.linear_cross_entropy")
+    options = torch.nn.LinearCrossEntropyOptions
+
+    def f(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, given: Any) -> torch.Tensor:
+        return torch.nn.functional.linear_cross_entropy(x, weight, target, options=given)
+
+    x, weight, target = torch.arange(24.0).reshape(8, 3) / 9, torch.arange(12.0).reshape(4, 3) / 7, torch.arange(8) % 4
+    others = tuple((x, weight, target, options(batch_chunk_size=size, allow_retain_graph=True)) for size in (2, 4))
+    check(f, x, weight, target, options(batch_chunk_size=2, allow_retain_graph=True), others=others)

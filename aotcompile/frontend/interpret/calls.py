@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import functools
 import inspect
 import logging
@@ -160,8 +161,8 @@ def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple
         raise GraphBreak("AOT208", f"{module}.{function.__qualname__} reads or changes a state of torch")
     if module.startswith("torch._higher_order_ops"):
         raise GraphBreak("AOT205", f"{function.__name__} is a higher-order operator")
-    if any(isinstance(a, torch.nn.Module) for a in (*arguments, *keywords.values())):
-        return i.run_function(function, arguments, keywords)
+    if any(isinstance(a, torch.nn.Module) or dataclasses.is_dataclass(a) and not isinstance(a, type) for a in (*arguments, *keywords.values())):
+        return i.run_function(function, arguments, keywords)        # what it reads of them is guarded
     given = tuple(_for_torch(i, a) for a in arguments)
     named = {k: _for_torch(i, v) for k, v in keywords.items()}
     return _from_torch(function, i.plain(function, *given, **named))
