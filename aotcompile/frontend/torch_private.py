@@ -1,10 +1,12 @@
 """Private torch APIs of the frontend, in one place. Checked on torch 2.11 to 2.14."""
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import sympy
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import Source
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -14,16 +16,17 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
-from torch.utils._sympy.functions import Max
+from torch.utils._sympy.functions import Max, Mod
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 VALUE_NEEDED = (DataDependentOutputException, GuardOnDataDependentSymNode)
 SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
 NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
-    "FakeTensor", "FakeTensorMode", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
-    "is_data_dependent", "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "reads_fake_memory", "same_size", "size_hint",
-    "symbol_expression",
+    "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds", "is_data_dependent",
+    "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
+    "symbolic_dispatch",
 ]
 
 
@@ -115,3 +118,16 @@ def reads_fake_memory(error: RuntimeError) -> bool:
 def is_parameter(fake: torch.Tensor) -> None:
     """Make ``isinstance(fake, torch.nn.Parameter)`` true."""
     fake._is_param = True  # type: ignore[attr-defined]
+
+
+def symbolic_dispatch() -> AbstractContextManager[Any]:
+    """Where operators on symbolic sizes run. Before torch 2.13 some composite ones in C++ (linear without a bias) turn sizes into ints, which would
+    fix them; their forms in Python do not."""
+    old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 13)
+    return enable_python_dispatcher() if old else nullcontext()
+
+
+def always_holds(expression: sympy.Basic, minimum: int) -> bool:
+    """Whether a condition holds for all values of its symbols from ``minimum``; False where interval arithmetic cannot say."""
+    bounds = bound_sympy(expression, {symbol: ValueRanges(minimum, 2**62) for symbol in expression.free_symbols})
+    return bool(bounds.lower is sympy.true)

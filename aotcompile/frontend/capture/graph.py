@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import types
+from contextlib import nullcontext
 from typing import Any, Callable, Iterator
 
 import torch
@@ -24,6 +25,7 @@ from aotcompile.frontend.torch_private import (
     is_data_dependent,
     reads_fake_memory,
     same_size,
+    symbolic_dispatch,
 )
 
 _T = torch.Tensor
@@ -170,7 +172,7 @@ class GraphRecorder(TorchFunctionMode):
             raise internal_error(error) from error
         mark = self.symbols.begin_operation()
         try:
-            with self.fake_mode:
+            with self.fake_mode, symbolic_dispatch() if self.symbols.symbols else nullcontext():
                 result = run()
         except VALUE_NEEDED:
             raise value_needed(_describe(function)) from None

@@ -10,7 +10,7 @@ import torch
 import torch.fx
 
 from aotcompile.frontend.capture.signals import GraphBreak
-from aotcompile.frontend.torch_private import ShapeEnv, new_float, new_int, new_size, symbol_expression
+from aotcompile.frontend.torch_private import Mod, ShapeEnv, always_holds, new_float, new_int, new_size, symbol_expression
 
 if TYPE_CHECKING:
     from aotcompile.frontend.capture.graph import GraphRecorder
@@ -34,6 +34,14 @@ class Symbol:
     dimension: int = -1
     minimum: int = 0
     maximum: int | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What was known about sizes before an operation."""
+
+    guard_count: int
+    ranges: dict[Any, Any]
 
 
 class SymbolTable:
@@ -94,21 +102,21 @@ class SymbolTable:
 
     # ---- questions asked by torch itself ------------------------------------------------------------------------------------------------------
 
-    def begin_operation(self) -> tuple[int, dict[Any, Any]]:
-        return len(self.environment.guards), dict(self.environment.var_to_range)
+    def begin_operation(self) -> "Mark":
+        return Mark(len(self.environment.guards), dict(self.environment.var_to_range))
 
-    def end_operation(self, mark: tuple[int, dict[Any, Any]], name: str) -> None:
+    def end_operation(self, mark: "Mark", name: str) -> None:
         """Forget what a torch operation asked about sizes being 0 or 1, where the answer does not change its result: a contiguity or broadcast
         test inside torch, not a fact the user's code relies on. The same for thresholds by which a library call chooses its algorithm."""
-        start, ranges = mark
-        asked = self.environment.guards[start:]
+        asked = self.environment.guards[mark.guard_count:]
         if not asked or name in _ASKS_FOR_ONE:
             return
-        kept = [guard for guard in asked if not self._compares_with(guard.expr, (0, 1, 2, 16) if name in _CHOOSES_ALGORITHM else (0, 1, 2))]
+        limits = (0, 1, 2, 16) if name in _CHOOSES_ALGORITHM else (0, 1, 2)
+        kept = [guard for guard in asked if not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)]
         if len(kept) == len(asked):
             return
-        self.environment.guards[start:] = kept
-        for symbol, before in ranges.items():
+        self.environment.guards[mark.guard_count:] = kept
+        for symbol, before in mark.ranges.items():
             if not any(symbol in guard.expr.free_symbols for guard in kept):
                 self.environment.var_to_range[symbol] = before
         self.environment._update_version_counter()
@@ -121,6 +129,14 @@ class SymbolTable:
         others = [side for side in expression.args if not side.is_number]
         return len(numbers) == 1 and int(numbers[0]) in limits and all(
             s in self.symbols and self.symbols[s].kind == "size" for s in others[0].free_symbols)
+
+    def _holds_from_two(self, expression: sympy.Basic) -> bool:
+        """Whether it holds for all sizes but 0 and 1, as ``64*size > 64`` does."""
+        if not all(s in self.symbols and self.symbols[s].kind == "size" for s in expression.free_symbols):
+            return False
+        if expression.is_Relational and expression.has(Mod):
+            expression = expression.replace(lambda e: isinstance(e, Mod) and e.args[0] in (0, 1), lambda e: e.args[0])
+        return always_holds(expression, 2)
 
     # ---- into the graph and into text -----------------------------------------------------------------------------------------------------------
 
