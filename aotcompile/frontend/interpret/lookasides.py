@@ -46,7 +46,15 @@ def lookaside(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., A
 
 def find(function: Any) -> Callable[..., Any] | None:
     entry = _TABLE.get(id(function))
-    return entry[1] if entry is not None and entry[0] is function else None
+    if entry is not None and entry[0] is function:
+        return entry[1]
+    return functools.partial(_bound_apply, function) if type(function) is types.BuiltinFunctionType and function.__name__ == "apply" \
+        and isinstance(function.__self__, type) and issubclass(function.__self__, torch.autograd.Function) else None
+
+
+def _bound_apply(function: Any, i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
+    """``Scale.apply`` where it is a C method (torch 2.14)."""
+    return custom_function.apply(i, function.__self__, *arguments, **keywords)
 
 
 # ---- attributes and classes -----------------------------------------------------------------------------------------------------------------
@@ -427,8 +435,8 @@ def _cond(i: "Interpreter", condition: Any, if_true: Any, if_false: Any, operand
     return i.call(if_true if i.truth(condition) else if_false, tuple(i.native(tuple, (i.iterate(operands),), {})), {})
 
 
-lookaside(torch.autograd.Function.__dict__["apply"].__func__ if "apply" in torch.autograd.Function.__dict__
-          else torch.autograd.Function.apply.__func__)(custom_function.apply)  # type: ignore[attr-defined]
+if isinstance(torch.autograd.Function.apply, types.MethodType):
+    lookaside(torch.autograd.Function.apply.__func__)(custom_function.apply)
 
 
 @lookaside(torch.is_tensor)
