@@ -53,6 +53,7 @@ class Case:
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     built: list[BuiltFunction] = field(default_factory=list)
+    plans: list[dict[str, Any]] = field(default_factory=list)
     detail: str = ""
     seconds: float = 0.0
 
@@ -66,8 +67,12 @@ def calling(op: Any) -> types.FunctionType:
 
 # ---- samples ------------------------------------------------------------------------------------------------------------------------------
 
-def samples_of(operator: Any, name: str, dtype: torch.dtype, count: int, gradients: bool) -> Iterator[Case]:
-    """The first samples of an operator. Nothing where it does not support the element type (or, for gradients, differentiation)."""
+def samples_of(operator: Any, name: str, dtype: torch.dtype, count: int, gradients: bool, form: str = "function") -> Iterator[Case]:
+    """The first samples of an operator. Nothing where it does not support the element type (or, for gradients, differentiation), or has no such
+    form."""
+    function = operator.op if form == "function" else getattr(operator, f"{form}_variant")
+    if function is None:
+        return
     if dtype not in operator.supported_dtypes("cpu") or gradients and not (
             operator.supports_autograd and dtype in operator.supported_backward_dtypes("cpu")):
         return
@@ -75,7 +80,8 @@ def samples_of(operator: Any, name: str, dtype: torch.dtype, count: int, gradien
     for number, sample in enumerate(operator.sample_inputs("cpu", dtype, requires_grad=gradients)):
         if number == count:
             return
-        yield Case(operator, name, str(dtype).removeprefix("torch."), number, calling(operator.op), (sample.input, *sample.args), dict(sample.kwargs))
+        arguments = (sample.input, *sample.args)
+        yield Case(operator, name, str(dtype).removeprefix("torch."), number, calling(function), arguments, dict(sample.kwargs))
 
 
 class Copies:
@@ -421,7 +427,7 @@ def warm() -> None:
 
 
 def run(chosen: Sequence[Any], dtypes: Sequence[torch.dtype], *, samples: int, gradients: bool, whole: bool, say: Say, skip: set[tuple[Any, ...]],
-        jobs: int, seconds: float) -> None:
+        jobs: int, seconds: float, form: str) -> None:
     """Build all cases of the operators, compile their kernels together, run and compare each. ``skip``: cases that killed the process before."""
     cases: list[tuple[Case, list[FunctionPlan]]] = []
     with tempfile.TemporaryDirectory(prefix="aotcompile-operators-") as folder:
@@ -430,7 +436,7 @@ def run(chosen: Sequence[Any], dtypes: Sequence[torch.dtype], *, samples: int, g
             name = f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else str(operator.name)
             for dtype in dtypes:
                 try:
-                    for case in samples_of(operator, name, dtype, samples, gradients):
+                    for case in samples_of(operator, name, dtype, samples, gradients, form):
                         if (name, case.dtype, case.number) in skip:
                             continue
                         say({"event": "start", "operator": name, "dtype": case.dtype, "sample": case.number})
@@ -513,6 +519,7 @@ def finish(case: Case, plans: list[FunctionPlan] | None, library: Library | None
             arguments, keywords = Copies()((case.arguments, case.keywords))
             compiled = aotcompile.compile(case.call, example_inputs=(arguments, keywords), training=gradients)
             report_of = aotcompile.info(compiled).report
+            case.plans = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(aotcompile.info(compiled).out).rglob("plan.json"))]
         else:
             compiled, report_of = load(case, plans, library)
     except Exception as error:  # noqa: BLE001
@@ -539,10 +546,10 @@ def finish(case: Case, plans: list[FunctionPlan] | None, library: Library | None
 
 
 def report(case: Case, say: Say, outcome: str, detail: str) -> None:
-    variants = [v for function in case.built for found in function.variants.values() for v in found]
-    kernels, calls = sum(v.kernel_count for v in variants), sum(v.library_count for v in variants)
-    plans = [json.loads(v.texts["plan.json"]) for v in variants]
-    called = sorted({step["operator"] for plan in plans for graph in plan["graphs"].values() for step in graph["steps"] if step["step"] == "call"})
+    plans = case.plans or [json.loads(v.texts["plan.json"]) for function in case.built for found in function.variants.values() for v in found]
+    steps = [step for plan in plans for graph in plan["graphs"].values() for step in graph["steps"]]
+    kernels, calls = sum(step["step"] == "kernel" for step in steps), sum(step["step"] == "call" for step in steps)
+    called = sorted({step["operator"] for step in steps if step["step"] == "call"})
     if not outcome:
         outcome = ("mixed" if kernels else "library") if calls else "kernels" if kernels else "views"
     say({"event": "case", "operator": case.name, "dtype": case.dtype, "sample": case.number, "outcome": outcome, "detail": detail, "kernels": kernels,

@@ -125,7 +125,7 @@ def _in_child(arguments: argparse.Namespace, chosen: list[Any], skip: set[tuple[
 
             dtypes = [DTYPES[name] for name in arguments.dtypes.split(",")]
             operator_cases.run(chosen, dtypes, samples=arguments.samples, gradients=arguments.gradients, whole=arguments.whole, say=say, skip=skip,
-                               jobs=arguments.jobs, seconds=arguments.timeout)
+                               jobs=arguments.jobs, seconds=arguments.timeout, form=arguments.form)
         status = 0
     finally:
         if status:
@@ -192,6 +192,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", type=int, default=0, help="leave out the operators from this position on")
     parser.add_argument("--jobs", type=int, default=1, help="compilers at a time")
     parser.add_argument("--gradients", action="store_true")
+    parser.add_argument("--form", default="function", choices=("function", "method", "inplace"), help="torch.add(x, y), x.add(y) or x.add_(y)")
     parser.add_argument("--whole", action="store_true", help="through aotcompile.compile, case by case")
     parser.add_argument("--json", default="", help="append all outcomes to this file")
     parser.add_argument("--verbose", action="store_true", help="let the processes print")
