@@ -16,7 +16,7 @@ from aotcompile.frontend.types import CapturedVariant
 from aotcompile.graph import passes
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.record import graph_module, place_of
-from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, identify_symbols, torch_state_kept
+from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, identify_symbols, python_kernels, torch_state_kept
 from aotcompile.graph.tracing.checks import Check, insert_checks
 from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
@@ -24,6 +24,7 @@ from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, 
 from aotcompile.graph.tracing.randomness import keep_random_operators
 from aotcompile.graph.tracing.relations import expression_guards
 from aotcompile.graph.tracing.trace import CapturedFunction
+from aotcompile.graph.tracing.whole import whole_kernels
 from aotcompile.graph.types import AtenGraphs, SavedValue
 from aotcompile.ir.guards import Guard
 
@@ -36,7 +37,7 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     inputs = make_inputs(variant, training=training, running=lambda: function.running)
     function.environment = inputs.environment
     partitioner, decompositions = Partitioner(), _decompositions()
-    with torch_state_kept(), warnings.catch_warnings(record=True) as said:
+    with torch_state_kept(), python_kernels(whole_kernels()), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         torch.set_grad_enabled(training)
         _enter_captured_state(variant, function.uses_cuda)

@@ -20,7 +20,8 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
            "define_size_symbol", "expression_as_traced",
-           "aot_trace", "identify_symbols", "size_hint", "hints_of", "torch_state_kept", "min_cut_partition", "no_dispatch_modes"]
+           "aot_trace", "identify_symbols", "size_hint", "hints_of", "torch_state_kept", "min_cut_partition", "python_kernels", "below_autograd",
+           "upsample_size", "no_dispatch_modes"]
 
 # sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
 RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
@@ -102,6 +103,33 @@ def torch_state_kept() -> Iterator[None]:
         torch.set_autocast_cache_enabled(cache)
         if torch.get_default_dtype() is not default_dtype:
             torch.set_default_dtype(default_dtype)
+
+
+@contextlib.contextmanager
+def python_kernels(makers: dict[torch._ops.OpOverload, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> Iterator[None]:
+    """Inside, the kernels that torch registers in Python for these operators are those that the makers make of them."""
+    before = {operator: dict(operator.py_kernels) for operator in makers}
+    try:
+        for operator, kernels in before.items():
+            for key, kernel in kernels.items():
+                operator.py_kernels[key] = makers[operator](kernel)
+            operator._dispatch_cache.clear()
+        yield
+    finally:
+        for operator, kernels in before.items():
+            operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()
+
+
+def below_autograd() -> Any:
+    """Inside, operators go past autograd, and so past the kernels that torch has in Python there."""
+    return torch._C._AutoDispatchBelowAutograd()
+
+
+def upsample_size(sizes: Sequence[Any], output_size: Any, factors: Any) -> Any:
+    """The sizes of an upsampled image, given as such or by factors. ``sizes``: of the input, with batch and channels."""
+    from torch._decomp.decompositions import upsample_compute_output_size
+    return upsample_compute_output_size(sizes, output_size, factors)
 
 
 def no_dispatch_modes() -> Any:

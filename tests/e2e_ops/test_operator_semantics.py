@@ -210,3 +210,15 @@ def test_an_object_of_options_is_looked_into() -> None:
     x, weight, target = torch.arange(24.0).reshape(8, 3) / 9, torch.arange(12.0).reshape(4, 3) / 7, torch.arange(8) % 4
     others = tuple((x, weight, target, options(batch_chunk_size=size, allow_retain_graph=True)) for size in (2, 4))
     check(f, x, weight, target, options(batch_chunk_size=2, allow_retain_graph=True), others=others)
+
+
+def test_images_of_bytes_are_resized_as_eager_does() -> None:
+    """Eager computes with whole numbers there."""
+    def f(image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        resize = torch.nn.functional.interpolate
+        return (resize(image, (9, 5), mode="bilinear"), resize(image, scale_factor=1.7, mode="bicubic"), resize(image, (4, 4), mode="nearest"),
+                resize(image, (4, 4), mode="bilinear", antialias=True), resize(image / 3, (9, 5), mode="bilinear") + 1,
+                resize(image, scale_factor=(0.5, 2.0), mode="bilinear", align_corners=True) + 1)
+
+    image = torch.randint(0, 256, (2, 3, 7, 11), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    check(f, image)

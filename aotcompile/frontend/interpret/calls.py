@@ -48,7 +48,7 @@ def call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: 
     if isinstance(function, OutsideMethod):
         return natives.outside_method(i, function, arguments, keywords)
     if isinstance(function, types.FunctionType):
-        ours, original = function.__dict__.get("interpreted", (None, None))      # one of our own callbacks comes back (functools.wraps copies the mark)
+        ours, original = function.__dict__.get("interpreted", (None, None))      # one of our own callbacks comes back (wraps copies the mark)
         return call(i, original, arguments, keywords) if ours is function else _call_python(i, function, arguments, keywords)
     if isinstance(function, functools.partial):
         return _call_partial(i, function, arguments, keywords)
