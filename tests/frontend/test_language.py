@@ -102,3 +102,25 @@ def test_a_part_assigned_by_the_dispatchers_own_operators() -> None:
 
     made = aotcompile.compile(function, example_inputs=((torch.zeros(3, 4),), {}), backend="aot_eager")
     torch.testing.assert_close(made(torch.arange(12.0).view(3, 4)), function(torch.arange(12.0).view(3, 4)))
+
+
+@pytest.mark.parametrize("owner, name, put", [
+    (torch.nn.Linear, "forward", lambda self, x: x * 100),
+    (torch.nn.Module, "__call__", lambda self, x: x * 100),
+    (torch, "relu", torch.sin),
+    (torch.nn.functional, "gelu", lambda x, approximate: x.cos()),
+    (torch.nn.functional, "softmax", lambda x, dim: x * 3),
+], ids=lambda value: getattr(value, "__name__", str(value)))
+def test_a_replaced_function_of_a_library_is_noticed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, put: Any) -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.GELU()).requires_grad_(False)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(layers(x)) + torch.nn.functional.softmax(x, -1)
+
+    made = compiled(function, torch.ones(2, 3))
+    torch.testing.assert_close(made(torch.ones(2, 3)), function(torch.ones(2, 3)))
+    monkeypatch.setattr(owner, name, put)
+    torch.testing.assert_close(made(torch.ones(2, 3)), function(torch.ones(2, 3)))
+    monkeypatch.undo()
+    torch.testing.assert_close(made(torch.ones(2, 3)), function(torch.ones(2, 3)))
+    assert [(region.hits, region.misses) for region in aotcompile.info(made).report().regions] == [(2, 1)]

@@ -31,7 +31,7 @@ def guards_source(guards: Sequence[Guard], region: str = "", parameters: Sequenc
     out.blank()
     out.line("Letters such as s0 are sizes, defined where they first stand in a tensor's signature. is_tensor(x, \"f32[s0, 4][4, 1]cuda\")")
     out.line("looks at dtype, sizes, strides, device and requires_grad; named(...) is a class or C function by its name, code(...) a Python")
-    out.line("function by name and code digest.")
+    out.line("function by name and code digest (a library's: by name).")
     out.line('"""')
     out.blank(2)
     out.line(f"def guards({', '.join(parameters)}):")
@@ -116,7 +116,7 @@ _WRITERS: dict[str, Callable[[str, Any], str]] = {
                                     f"list({path}) == [{', '.join(map(constant_text, expected['keys']))}]"),
     "contains": lambda path, expected: f"{constant_text(expected['key'])} {'in' if expected['present'] else 'not in'} {path}",
     "has_dictionary": lambda path, expected: f"{expected['name']!r} {'in' if expected['present'] else 'not in'} {path}.__dict__",
-    "function": lambda path, expected: f'{path} is code("{expected["name"]}", "{expected["digest"]}")',
+    "function": lambda path, expected: f'{path} is code("{expected["name"]}"' + (f', "{expected["digest"]}")' if expected["digest"] else ")"),
     "builtin": lambda path, expected: f'{path} is named("{expected}")',
     "same": lambda path, expected: f"{path} is {Path.from_json(expected)}",
     "different": lambda path, expected: f"disjoint({path}, {', '.join(str(Path.from_json(other)) for other in expected)})",

@@ -139,11 +139,15 @@ class Outside:
 
     def _read_callable(self, value: Any, path: Path) -> None:
         if isinstance(value, types.FunctionType):
-            if not is_library_module(value.__module__):
+            if is_library_module(value.__module__):
+                # Another release of the library may have other code: what is noticed is that the function was replaced.
+                defined = value.__globals__.get("__name__") or value.__module__
+                self.guard("function", path, {"name": f"{defined}:{value.__code__.co_qualname}", "digest": ""})
+            else:
                 self.guard("function", path, {"name": f"{value.__module__}:{value.__qualname__}", "digest": self._digest(value.__code__)})
         elif isinstance(value, types.ModuleType):
             return
-        elif path.root[0] == "module" and is_library_module(path.root[1]):
+        elif path.root[0] == "module" and is_library_module(path.root[1]) and not isinstance(value, types.BuiltinFunctionType):
             return
         else:
             self.guard("builtin", path, qualified_name(value))

@@ -152,7 +152,8 @@ def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: 
             # `layer.forward = ...` on an instance is a common way to patch models; other methods of library classes are taken as they are.
             if not is_library_module(cls.__module__) or (name == "forward" and isinstance(owner, torch.nn.Module)):
                 i.outside.guard("has_dictionary", path, {"name": name, "present": False})
-            i.outside.read(found, path.then("type").attribute(name))
+            library = i.importable(cls) if is_library_module(cls.__module__) else None
+            i.outside.read(found, (library or path.then("type")).attribute(name))
         return types.MethodType(found, owner)
     if isinstance(found, staticmethod):
         return i.outside.read(found.__func__, path.then("type").attribute(name)) if path is not None else found.__func__

@@ -307,6 +307,7 @@ def _call_module(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any
     custom = static_lookup(type(module), "__call__")
     if custom is not torch.nn.Module.__call__ and isinstance(custom, types.FunctionType):
         return call(i, custom, (module, *arguments), keywords)
+    i.outside.read(torch.nn.Module.__call__, Path(("module", "torch.nn.modules.module")).attribute("Module").attribute("__call__"))
     path = i.outside.path_of(module)
     hooked = False
     home = Path(("module", "torch.nn.modules.module"))

@@ -190,10 +190,14 @@ class Interpreter:
         raise UserException(NameError(f"name '{name}' is not defined"))
 
     def read_global(self, module: str | None, name: str, value: Any) -> Any:
-        """A module's global; ``module`` None is the region's own module. Classes, functions, operators and modules of libraries carry no guards."""
-        if module is not None and is_library_module(module) and isinstance(
-                value, (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
-            return value
+        """A module's global; ``module`` None is the region's own module. Classes, operators and modules of libraries carry no guards; their
+        functions only one that says whether they were replaced."""
+        if module is not None and is_library_module(module):
+            if isinstance(value, (type, types.ModuleType, torch._ops.OpOverloadPacket, torch._ops.OpOverload)):
+                return value
+            if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)) \
+                    and vars(sys.modules.get(module, types)).get(name) is not value:
+                return value                    # made by the module when it was asked for
         path = Path(("global", name)) if module is None else Path(("module", module)).attribute(name)
         return self.outside.read(value, path)
 

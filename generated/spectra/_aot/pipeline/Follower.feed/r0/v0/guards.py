@@ -2,13 +2,14 @@
 
 Letters such as s0 are sizes, defined where they first stand in a tensor's signature. is_tensor(x, "f32[s0, 4][4, 1]cuda")
 looks at dtype, sizes, strides, device and requires_grad; named(...) is a class or C function by its name, code(...) a Python
-function by name and code digest.
+function by name and code digest (a library's: by name).
 """
 
 
 def guards(self, block):
     return (
         type(self) is named("spectra.pipeline:Follower")
+        and sys.modules['torch'].sqrt is named("torch:_VariableFunctionsClass.sqrt")                  # pipeline.py:40
         and same_constant(self.ratio, 1.5)                                                            # pipeline.py:43
         and is_tensor(block, "f32[256][1]", requires_grad=False)
         and same_constant(self.blocks, 0)
