@@ -21,6 +21,7 @@ from aotcompile.graph.tracing.checks import Check, insert_checks
 from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
 from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
+from aotcompile.graph.tracing.data_positions import keep_data_positions
 from aotcompile.graph.tracing.randomness import keep_random_operators
 from aotcompile.graph.tracing.relations import expression_guards
 from aotcompile.graph.tracing.trace import CapturedFunction
@@ -81,7 +82,7 @@ def _enter_captured_state(variant: CapturedVariant, uses_cuda: bool) -> None:
 
 def _decompositions() -> dict[Any, Any]:
     from aotcompile.graph.decompositions import decomposition_table
-    return keep_random_operators(decomposition_table())
+    return keep_data_positions(keep_random_operators(decomposition_table()))
 
 
 def _check(metadata: Any, variant: CapturedVariant, training: bool) -> None:

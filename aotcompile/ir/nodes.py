@@ -298,5 +298,5 @@ class Program:
     outputs: tuple[ProgramOutput, ...]
     # integer inputs of the graph that are symbols themselves (saved sizes in a backward graph): input number -> symbol
     scalar_inputs: tuple[tuple[int, Symbol], ...] = ()
-    # value ranges known for the symbols, inclusive; None is unbounded
-    ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    # value ranges known for the symbols, inclusive; None is unbounded (a number read at run time may be negative); one not named is a size, 0 or more
+    ranges: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)

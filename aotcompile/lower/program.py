@@ -80,10 +80,9 @@ class _Lowerer:
             self._ranges(),
         )
 
-    def _ranges(self) -> dict[str, tuple[int, int | None]]:
+    def _ranges(self) -> dict[str, tuple[int | None, int | None]]:
         known = self.context.symbols.ranges()
-        bounds = [(symbol.name, known.get(symbol.name, (None, None))) for symbol in self._symbols()]
-        return {name: (low, high) for name, (low, high) in bounds if low is not None}
+        return {symbol.name: known[symbol.name] for symbol in self._symbols() if symbol.name in known}
 
     def _symbols(self) -> list[Symbol]:
         return sorted({value for value in self.context.symbols.sizes.values() if isinstance(value, Symbol)}, key=str)

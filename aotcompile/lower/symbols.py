@@ -21,6 +21,7 @@ from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.ir.dtypes import DType
 from aotcompile.ir.expression import ONE, Expression, Integer, Symbol, add, floor_divide, maximum, minimum, modulo, multiply
 from aotcompile.ir.nodes import Apply, Cast, Comparison, Constant, IndexValue, Origin, ReadScalar, Value
+from aotcompile.lower.torch_private import expression_as_traced
 
 if TYPE_CHECKING:
     from aotcompile.lower.context import Context
@@ -63,6 +64,11 @@ class SymbolTable:
 
     def is_bound(self, name: str) -> bool:
         return name in self.sizes
+
+    def is_unknown(self, number: torch.SymInt) -> bool:
+        """Whether a size has a symbol that nothing defines yet."""
+        return any(not self.is_bound(symbol.name) and symbol.name not in self.items
+                   for expression in (self.note(number), expression_as_traced(number)) for symbol in expression.free_symbols)
 
     def bind(self, name: str, expression: Expression) -> None:
         self.sizes[name] = expression
@@ -250,6 +256,13 @@ class _ValueBuilder:
             return Constant(DType.b8, bool(value))
         if value.is_number:
             return Constant(DType.f64, float(value))
+        if type(value).__name__ == "Piecewise":
+            result = self.build(value.args[-1].args[0])
+            for part, condition in reversed([pair.args for pair in value.args[:-1]]):
+                chosen = self.build(part)
+                wanted = DType.f64 if DType.f64 in (chosen.dtype, result.dtype) else DType.i64
+                result = Apply(wanted, "where", (self.build(condition), convert(chosen, wanted), convert(result, wanted)))
+            return result
         return self._function(type(value).__name__, value.args)
 
     def _function(self, kind: str, arguments: tuple[Any, ...]) -> Value:

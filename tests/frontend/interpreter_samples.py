@@ -874,7 +874,7 @@ def AOT202_branch_on_a_tensor(x, s):
 
 
 def AOT203_item(x, s):
-    return x * x.sum().item()
+    return x, x.sum().item()
 
 
 def AOT203_formats_a_tensor(x, s):
@@ -882,7 +882,7 @@ def AOT203_formats_a_tensor(x, s):
 
 
 def AOT203_float_of_a_tensor(x, s):
-    return float(x.sum()) + x
+    return x, float(x.sum())
 
 
 def AOT210_class_inside(x, s):

@@ -50,7 +50,7 @@ PROGRAMS = {
     "whole": ("def f(x, k=3):\n    y = x * k\n    return torch.relu(y) + y.sum()\n", (X,), 1),
     "a break between": ("def f(x):\n    y = torch.relu(x) * 2\n    z = outside(y)\n    return torch.tanh(z) + y\n", (X,), 2),
     "a break inside an expression": ("def f(x):\n    return torch.relu(x) + outside(x * 2) * float(x.sum().item()) + x\n", (X,), 3),
-    "item and a call after it": ("def f(x):\n    return torch.add(torch.sin(x), torch.cos(x), alpha=x.sum().item())\n", (X,), 2),
+    "a call that reads a value": ("def f(x):\n    return torch.add(torch.sin(x), torch.cos(x), alpha=float(x.sum().item()))\n", (X,), 2),
     "branches": ("def f(x):\n    y = x + 1\n    if y.sum() > 0:\n        y = y * 2\n    else:\n        y = y - 5\n    return y.relu()\n", (X,), 4),
     "a loop with a break inside": ("def f(x):\n    for i in range(3):\n        x = x * 2 + i\n        outside(x)\n    return x - 1\n", (X,), 2),
     "a try around a break": (

@@ -45,7 +45,7 @@ class Layout:
 
 
 class KernelWriter:
-    def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], ranges: Mapping[str, tuple[int, int | None]]) -> None:
+    def __init__(self, kernel: FusedKernel, buffers: Mapping[str, Buffer], ranges: Mapping[str, tuple[int | None, int | None]]) -> None:
         self.kernel = kernel
         self.buffers = buffers
         loops = [*kernel.outer, *(loop for stage in kernel.stages for loop in stage.inner)]

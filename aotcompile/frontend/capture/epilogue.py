@@ -20,8 +20,8 @@ import torch
 
 from aotcompile.frontend.capture.outside import DELETED, MAPPINGS, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
-from aotcompile.frontend.capture.signals import RegionRefused
-from aotcompile.frontend.capture.symbolic import SYMBOLIC, SymbolTable
+from aotcompile.frontend.capture.signals import RegionRefused, value_needed
+from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
 from aotcompile.frontend.torch_private import FakeTensor, same_size, size_hint
 from aotcompile.ir.paths import Path
 
@@ -91,13 +91,34 @@ class EpilogueBuilder:
     def _used_names(self, expression: str) -> list[str]:
         text = "\n".join([*self._lines, expression])
         lines = []
-        for symbol in self._symbols.symbols.values():
+        for key, symbol in self._symbols.symbols.items():
             if re.search(rf"\b{re.escape(symbol.name)}\b", text):
+                if symbol.kind == "item":
+                    self._refuse_items({key})
+                if symbol.kind == "data":
+                    lines.append(f"{symbol.name} = {self._holder(symbol)}.shape[{symbol.dimension}]")
+                    continue
                 source = f"symbols[{symbol.name!r}]" if symbol.kind == "size" else f"inputs[{symbol.input}]"
                 if symbol.kind == "number":
                     self.used_inputs.add(symbol.input)
                 lines.append(f"{symbol.name} = {source}")
         return lines
+
+    def _refuse_items(self, symbols: Any) -> None:
+        """A number read from a tensor does not leave a region: reading it is a graph break."""
+        for key in sorted(symbols, key=str):
+            symbol = self._symbols.symbols.get(key)
+            if symbol is not None and symbol.kind == "item":
+                raise value_needed(symbol.what, symbol.chain)
+
+    def _holder(self, symbol: Symbol) -> str:
+        """The output whose shape has a size that is data."""
+        assert symbol.tensor is not None
+        before = len(self._lines)
+        text = self._tensor(symbol.tensor)
+        if len(self._lines) > before:
+            raise RegionRefused("AOT209", "a size that depends on values leaves the region")
+        return text
 
     # ---- effects ----------------------------------------------------------------------------------------------------------------------------
 
@@ -162,6 +183,9 @@ class EpilogueBuilder:
             try:
                 return self._symbols.text(value)
             except NotImplementedError:
+                self._refuse_items(value.node.expr.free_symbols)
+                if self._symbols.is_data(value):
+                    raise RegionRefused("AOT209", "a size that depends on values leaves the region") from None
                 value = self._symbols.fix(value)
         if type(value) in _LITERALS:
             return repr(value)
@@ -344,6 +368,9 @@ class EpilogueBuilder:
         return self._named(fake, name)
 
     def _view(self, fake: FakeTensor, base: str, base_fake: FakeTensor) -> str:
+        if not all(map(self._symbols.is_known, (*fake.shape, *fake.stride(), fake.storage_offset()))):
+            self._refuse_items(self._symbols.symbols)            # where the view begins is data: what it is made from is read outside
+            raise RegionRefused("AOT209", "where a view starts, or its size, is a tensor's value")
         self.imports.setdefault("torch", "torch:")
         source = f"{base}.detach()" if base_fake.requires_grad and not fake.requires_grad else base
         sizes, strides, offset = list(fake.shape), list(fake.stride()), fake.storage_offset()
@@ -373,8 +400,6 @@ class EpilogueBuilder:
         return f"({''.join(self._number(v) + ', ' for v in values)})"
 
     def _number(self, value: Any) -> str:
-        if isinstance(value, SYMBOLIC) and not self._symbols.is_known(value):
-            raise RegionRefused("AOT209", "where a view starts, or its size, is a tensor's value")
         return self._symbols.text(value) if isinstance(value, SYMBOLIC) else str(int(value))
 
 

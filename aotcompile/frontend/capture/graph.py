@@ -14,7 +14,7 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
 
-from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, value_needed
+from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
 from aotcompile.frontend.torch_private import (
     NO_FAKE_KERNEL,
@@ -30,6 +30,8 @@ from aotcompile.frontend.torch_private import (
 
 _T = torch.Tensor
 
+MOST_NUMBERS = 16             # of a tensor whose elements are read as Python numbers inside a region
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 READS_VALUE = {
     _T.item: ".item()", _T.tolist: ".tolist()", _T.numpy: ".numpy()", _T.__float__: "float()", _T.__int__: "int()", _T.__complex__: "complex()",
     _T.__index__: "an index", _T.__array__: "numpy", _T.__repr__: "repr()", _T.__format__: "formatting", torch.equal: "torch.equal",
@@ -64,10 +66,10 @@ _ARITHMETIC = {
 class GraphRecorder(TorchFunctionMode):
     """The graph of one capture. ``nodes`` maps fake tensors (by identity) to their FX node."""
 
-    def __init__(self, mode: FakeTensorMode, symbols: SymbolTable, place: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, mode: FakeTensorMode, symbols: SymbolTable, place: Callable[[], tuple[str, str]], chain: Callable[[], Any]) -> None:
         super().__init__()
         self.graph = torch.fx.Graph()
-        self.fake_mode, self.symbols, self._place = mode, symbols, place
+        self.fake_mode, self.symbols, self._place, self._chain = mode, symbols, place, chain
         self._nodes: dict[int, tuple[FakeTensor, torch.fx.Node]] = {}
         self.operator_count = 0
         self._symbol_nodes: dict[str, torch.fx.Node] = {}
@@ -82,6 +84,10 @@ class GraphRecorder(TorchFunctionMode):
         keywords = keywords or {}
         if function is _T.__bool__:
             raise branch_on_value()
+        if function is _T.item:
+            return self.number(arguments[0], ".item()")
+        if function is _T.tolist:
+            return self.numbers(arguments[0], ".tolist()")
         if function in READS_VALUE:
             raise value_needed(READS_VALUE[function])
         if function in NOT_IN_GRAPH:
@@ -141,6 +147,39 @@ class GraphRecorder(TorchFunctionMode):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run ``function`` on fakes and write it down."""
+        if function is _T.__getitem__ or function is _T.__setitem__:
+            return self._item(function, arguments, keywords)
+        if function is torch.tensor and arguments and isinstance(arguments[0], SYMBOLIC):
+            return self.call(torch.full, ((), arguments[0]), keywords if "dtype" in keywords else {**keywords, "dtype": _default_dtype(arguments[0])})
+        if function is _T.narrow and len(arguments) == 4 and isinstance(arguments[2], FakeTensor):
+            arguments = (*arguments[:2], self.number(arguments[2], "narrow()"), arguments[3])
+        return self._call(function, arguments, keywords)
+
+    def _item(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """``x[key]`` and ``x[key] = value``. Bounds of slices that are tensors become numbers, positions that are data become selects."""
+        tensor, key, *rest = arguments
+        parts = [self._position(part) for part in key] if type(key) is tuple else [self._position(key)]
+        data = [place for place, part in enumerate(parts) if isinstance(part, torch.SymInt) and self.symbols.is_data(part)]
+        simple = all(part is None or part is Ellipsis or type(part) in (int, slice) or place in data for place, part in enumerate(parts))
+        if not data or not simple:
+            return self._call(function, (tensor, tuple(parts) if type(key) is tuple else parts[0], *rest), keywords)
+        ellipsis = next((place for place, part in enumerate(parts) if part is Ellipsis), len(parts))
+        for place in reversed(data):
+            before = sum(part is not None for part in parts[:place])
+            dimension = before if place < ellipsis else -1 - sum(part is not None for part in parts[place + 1:])
+            tensor = self._call(_T.select, (tensor, dimension, parts.pop(place)), {})
+        whole = all(part is Ellipsis or part == slice(None) for part in parts)
+        return tensor if whole and not rest else self._call(function, (tensor, tuple(parts) or Ellipsis, *rest), keywords)
+
+    def _position(self, part: Any) -> Any:
+        """A part of an index with 0-dim integer tensors in it as numbers, as torch takes them."""
+        if isinstance(part, FakeTensor) and not part.ndim and part.dtype in _INTEGERS:
+            return self.number(part, "an index")
+        if type(part) is not slice or not any(isinstance(bound, FakeTensor) for bound in (part.start, part.stop, part.step)):
+            return part
+        return slice(*(self.number(bound, "an index") if isinstance(bound, FakeTensor) else bound for bound in (part.start, part.stop, part.step)))
+
+    def _call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         if getattr(function, "__name__", "") not in _ARITHMETIC:
             arguments = self.symbols.fix_numbers(arguments)
             keywords = self.symbols.fix_numbers(keywords)
@@ -163,11 +202,31 @@ class GraphRecorder(TorchFunctionMode):
         kept = set(self.graph.nodes)
         self._nodes = {key: (fake, node) for key, (fake, node) in self._nodes.items() if node in kept}
 
+    def numbers(self, tensor: Any, what: str) -> Any:
+        """``.tolist()`` of a small tensor: symbols that stand for data. Raises a break at this instruction where there are many."""
+        if not isinstance(tensor, FakeTensor) or any(isinstance(size, torch.SymInt) for size in tensor.shape) or tensor.numel() > MOST_NUMBERS:
+            raise value_needed(what)
+        if not tensor.ndim:
+            return self.number(tensor, what)
+        return [self.numbers(self.call(_T.select, (tensor, 0, position), {}), what) for position in range(tensor.shape[0])]
+
+    def number(self, tensor: Any, what: str) -> Any:
+        """``.item()`` of a tensor of ints or floats with one element. Raises a break at this instruction for another."""
+        single = isinstance(tensor, FakeTensor) and all(type(size) is int and size == 1 for size in tensor.shape)
+        if not single or not tensor.is_floating_point() and tensor.dtype not in _INTEGERS:
+            raise value_needed(what)
+        result = self._record(_T.item, (tensor,), {}, run=lambda: _T.item(tensor))
+        if isinstance(result, SYMBOLIC):
+            self.symbols.item(result, next(reversed(self.graph.nodes)), self._chain(), what)
+        return result
+
     def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any]) -> Any:
         method = _method_name(function)
         operation, target, node_arguments = ("call_function", function, arguments) if method is None else ("call_method", method, arguments)
         try:
             encoded = self.encode(node_arguments), self.encode(keywords)
+        except VALUE_NEEDED:
+            raise number_needed(_describe(function)) from None
         except Exception as error:
             raise internal_error(error) from error
         mark = self.symbols.begin_operation()
@@ -182,8 +241,10 @@ class GraphRecorder(TorchFunctionMode):
         except NO_FAKE_KERNEL:
             raise GraphBreak("AOT209", f"{_describe(function)} has no shape rule (fake kernel)",
                              "Register one with torch.library.register_fake.") from None
-        except RuntimeError as error:
-            if reads_fake_memory(error):
+        except Exception as error:
+            if self.symbols.is_data((arguments, keywords)):     # it takes a plain number only, or the number is wrong
+                raise number_needed(_describe(function)) from None
+            if isinstance(error, RuntimeError) and reads_fake_memory(error):
                 raise value_needed(_describe(function)) from None
             raise
         finally:
@@ -205,6 +266,8 @@ class GraphRecorder(TorchFunctionMode):
         """Remember which node a result's tensors come from."""
         if isinstance(result, FakeTensor):
             self._nodes.setdefault(id(result), (result, node))
+            if is_data_dependent(result):
+                self.symbols.data_sizes(result, node)
         elif isinstance(result, (tuple, list)) and any(True for _ in tensors_in(result)):
             for index, item in enumerate(result):
                 if any(True for _ in tensors_in(item)):
@@ -291,6 +354,11 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
     elif isinstance(value, slice):
         yield from tensors_in((value.start, value.stop, value.step))
+
+
+def _default_dtype(number: Any) -> torch.dtype:
+    """What ``torch.tensor(number)`` gives."""
+    return torch.get_default_dtype() if isinstance(number, torch.SymFloat) else torch.bool if isinstance(number, torch.SymBool) else torch.int64
 
 
 def _property_name(function: Any) -> str:

@@ -65,7 +65,8 @@ class Capture:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
         self.fake_mode = new_fake_mode()
         self.symbols = SymbolTable(self.fake_mode.shape_env)
-        self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place())
+        self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
+                                      lambda: self.interpreter.call_chain())
         self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span())
         self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols)
         self.interpreter.origin = origin
@@ -170,9 +171,10 @@ class Capture:
                 result = self.interpreter.run_function(self.function, tuple(stand_ins), {})
             return self._finish(result, grad, autocast)
         except GraphBreak as signal:
-            if not self.interpreter.break_chain:                # what comes in cannot be part of a graph: no instruction is to blame
+            chain = self.interpreter.break_chain or signal.chain
+            if not chain:                                       # what comes in cannot be part of a graph: no instruction is to blame
                 return Refused(signal.code, signal.reason, signal.hint)
-            return BreakFound(signal, self.interpreter.break_chain)
+            return BreakFound(signal, chain)
         except UserException as raised:
             return self._exception(raised)
         except RegionRefused as refused:
@@ -302,7 +304,8 @@ class Capture:
         guards, seen = [], set()
         for entry in environment.guards:
             expression = environment.replace(entry.expr)
-            if expression is sympy.true or not expression.free_symbols <= set(self.symbols.symbols):
+            known = {symbol for symbol, facts in self.symbols.symbols.items() if facts.kind in ("size", "number")}
+            if expression is sympy.true or not expression.free_symbols <= known:
                 continue
             text = self.symbols.text(expression)
             if text not in seen:
@@ -373,9 +376,7 @@ def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dim
             if isinstance(size, torch.SymInt) and symbol_expression(size).free_symbols:
                 expression = symbol_expression(size)
                 symbol = symbols.symbols.get(expression)
-                name = next((n for n, value in symbols._by_name.items() if value.node.expr == expression), None)
-                found[dimension] = DimensionSpec(name or symbols.text(expression), symbol.minimum if symbol else 0,
-                                                 symbol.maximum if symbol else None)
+                found[dimension] = DimensionSpec(symbols.letters(expression), symbol.minimum if symbol else 0, symbol.maximum if symbol else None)
         if found:
             dimensions[id(real)] = found
             kept.append(real)

@@ -1,15 +1,18 @@
 """The three ways in which interpretation leaves an instruction: a graph break, an exception of the user's program, a whole region's refusal."""
 from __future__ import annotations
 
+from typing import Any
+
 
 class GraphBreak(BaseException):
     """The instruction cannot be part of a graph. A BaseException, so that no ``except Exception`` of the interpreted program catches it.
 
-    ``kind`` is a `frontend.types.BreakKind`; ``whole_statement`` asks the splitter to leave the whole statement outside."""
+    ``kind`` is a `frontend.types.BreakKind`; ``whole_statement`` asks the splitter to leave the whole statement outside. ``chain``: the calls at the
+    instruction that is to blame (`BreakPoint`s), where that is not the one being interpreted."""
 
-    def __init__(self, code: str, reason: str, hint: str = "", kind: str = "call") -> None:
+    def __init__(self, code: str, reason: str, hint: str = "", kind: str = "call", chain: Any = None) -> None:
         super().__init__(f"{code} {reason}")
-        self.code, self.reason, self.hint, self.kind = code, reason, hint, kind
+        self.code, self.reason, self.hint, self.kind, self.chain = code, reason, hint, kind, chain
 
 
 class UserException(BaseException):
@@ -40,9 +43,13 @@ def internal_error(error: BaseException) -> GraphBreak:
                       "Please report it; the code runs eagerly.")
 
 
-def value_needed(what: str) -> GraphBreak:
-    return GraphBreak("AOT203", f"{what} reads a tensor's value", "Use torch.where, or pass the value in.")
+def value_needed(what: str, chain: Any = None) -> GraphBreak:
+    return GraphBreak("AOT203", f"{what} reads a tensor's value", "Use torch.where, or pass the value in.", chain=chain)
 
 
-def branch_on_value() -> GraphBreak:
-    return GraphBreak("AOT202", "a branch on a tensor's value", "Both sides are compiled; torch.where keeps it in one graph.", "branch")
+def number_needed(what: str) -> GraphBreak:
+    return GraphBreak("AOT203", f"{what} needs the value of a number that depends on data", "Compute with tensors, or pass the number in.")
+
+
+def branch_on_value(what: str = "a tensor's value") -> GraphBreak:
+    return GraphBreak("AOT202", f"a branch on {what}", "Both sides are compiled; torch.where keeps it in one graph.", "branch")

@@ -9,8 +9,8 @@ import sympy
 import torch
 import torch.fx
 
-from aotcompile.frontend.capture.signals import GraphBreak
-from aotcompile.frontend.torch_private import Mod, ShapeEnv, always_holds, new_float, new_int, new_size, symbol_expression
+from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, number_needed, value_needed
+from aotcompile.frontend.torch_private import VALUE_NEEDED, Mod, ShapeEnv, always_holds, new_float, new_int, new_size, symbol_expression
 
 if TYPE_CHECKING:
     from aotcompile.frontend.capture.graph import GraphRecorder
@@ -25,7 +25,9 @@ _CHOOSES_ALGORITHM = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_tr
 
 @dataclass
 class Symbol:
-    """``node``: where the graph gets it from; kind "size": dimension ``dimension`` of input ``input``; "number": graph input ``input`` itself."""
+    """Where the graph gets it from. Kind "size": dimension ``dimension`` of input ``input``; "number": graph input ``input`` itself; "item":
+    ``node``, an ``.item()`` (``chain``: the calls at that instruction; ``what``: its text); "data": dimension ``dimension`` of ``tensor``,
+    which ``node`` gives."""
 
     name: str
     kind: str
@@ -34,6 +36,10 @@ class Symbol:
     dimension: int = -1
     minimum: int = 0
     maximum: int | None = None
+    node: torch.fx.Node | None = None
+    tensor: torch.Tensor | None = None
+    chain: Any = None
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,58 @@ class SymbolTable:
         self.symbols[made.node.expr] = Symbol(name, "number", value, input=input_number)
         return made
 
+    # ---- numbers that are data --------------------------------------------------------------------------------------------------------------
+
+    def item(self, value: Any, node: torch.fx.Node, chain: Any, what: str) -> None:
+        """``value`` is what ``node``, an ``.item()``, gives."""
+        if isinstance(value, (torch.SymInt, torch.SymFloat)) and value.node.expr.is_Symbol and value.node.expr not in self.symbols:
+            self.symbols[value.node.expr] = Symbol(f"d{len(self.symbols)}", "item", 0, node=node, chain=chain, what=what)
+
+    def data_sizes(self, tensor: torch.Tensor, node: torch.fx.Node) -> None:
+        """Sizes of a result that are data and first seen in it."""
+        for dimension, size in enumerate(tensor.shape):
+            if isinstance(size, torch.SymInt) and size.node.hint is None and (expression := symbol_expression(size)) not in self.symbols \
+                    and not expression.free_symbols <= set(self.symbols):
+                self.symbols[expression] = Symbol(f"d{len(self.symbols)}", "data", 0, dimension=dimension, node=node, tensor=tensor)
+
+    def is_data(self, value: Any) -> bool:
+        """Whether a number is known at run time only, also inside tuples, lists, dicts and slices."""
+        if isinstance(value, SYMBOLIC):
+            return value.node.hint is None
+        if type(value) in (tuple, list):
+            return any(map(self.is_data, value))
+        if type(value) is slice:
+            return any(map(self.is_data, (value.start, value.stop, value.step)))
+        return type(value) is dict and any(map(self.is_data, value.values()))
+
+    def refuse_items(self, value: Any) -> None:
+        """Raises the break of the ``.item()`` that a number, or one in tuples, lists and dicts, is made from."""
+        if isinstance(value, (tuple, list, dict)):
+            for part in value.values() if isinstance(value, dict) else value:
+                self.refuse_items(part)
+        if not isinstance(value, SYMBOLIC):
+            return
+        for symbol in sorted(symbol_expression(value).free_symbols, key=str):
+            if symbol in self.symbols and self.symbols[symbol].kind == "item":
+                raise value_needed(self.symbols[symbol].what, self.symbols[symbol].chain)
+
+    def truth(self, value: Any) -> bool:
+        """``bool(value)``. Raises a `branch` break where that is data."""
+        try:
+            return bool(value if isinstance(value, torch.SymBool) else value != 0)
+        except VALUE_NEEDED:
+            raise branch_on_value("a number that depends on data") from None
+
+    def check(self, condition: Any, recorder: "GraphRecorder") -> bool:
+        """Note that a condition on numbers that are data holds, to be checked at run time. False: that is not possible."""
+        try:
+            encoded = self._encode(symbol_expression(condition), recorder)
+            torch._check(condition)
+        except (NotImplementedError, *VALUE_NEEDED):
+            return False
+        recorder.graph.call_function(torch.ops.aten._assert_scalar.default, (encoded, "torch._check"))
+        return True
+
     # ---- fixing -----------------------------------------------------------------------------------------------------------------------------
 
     def is_number(self, value: Any) -> bool:
@@ -78,10 +136,17 @@ class SymbolTable:
 
     def is_known(self, value: Any) -> bool:
         """Whether a symbolic number is one of sizes and numbers that come in, without a tensor's value in it."""
-        return all(symbol in self.symbols for symbol in symbol_expression(value).free_symbols)
+        return not isinstance(value, SYMBOLIC) or all(symbol in self.symbols for symbol in symbol_expression(value).free_symbols)
 
     def fix(self, value: Any) -> Any:
-        """The Python value of a symbolic number; its symbols are fixed from here on (a guard)."""
+        """The Python value of a symbolic number; its symbols are fixed from here on (a guard). Raises a break where they are data."""
+        try:
+            return self._fix(value)
+        except VALUE_NEEDED:
+            raise number_needed("this") from None
+
+    @staticmethod
+    def _fix(value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return int(value)
         if isinstance(value, torch.SymFloat):
@@ -143,7 +208,7 @@ class SymbolTable:
     def encode(self, value: Any, recorder: "GraphRecorder") -> Any:
         """A symbolic number as FX nodes. Forms without nodes fix the value."""
         expression = symbol_expression(value)
-        if isinstance(value, torch.SymBool):
+        if isinstance(value, torch.SymBool) and not self.is_data(value):
             return bool(value)
         try:
             return self._encode(expression, recorder)
@@ -157,9 +222,11 @@ class SymbolTable:
             return float(expression)
         if expression in self.symbols:
             return self._symbol_node(self.symbols[expression], recorder)
+        if not expression.args:
+            raise NotImplementedError(str(expression))
         arguments = [self._encode(argument, recorder) for argument in expression.args]
-        if isinstance(expression, (sympy.Add, sympy.Mul)):
-            function = operator.add if isinstance(expression, sympy.Add) else operator.mul
+        if isinstance(expression, tuple(_CHAINS)):
+            function = next(function for kind, function in _CHAINS.items() if isinstance(expression, kind))
             result = arguments[0]
             for argument in arguments[1:]:
                 result = recorder.graph.call_function(function, (result, argument))
@@ -168,6 +235,7 @@ class SymbolTable:
             "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max,
             "Min": torch.sym_min, "FloatTrueDiv": operator.truediv, "IntTrueDiv": operator.truediv, "ToFloat": torch.sym_float,
             "PowByNatural": operator.pow, "FloatPow": operator.pow, "Pow": operator.pow, "TruncToInt": torch.sym_int, "FloorToInt": torch.sym_int,
+            **_COMPARISONS,
         }
         name = type(expression).__name__
         if name not in functions:
@@ -176,11 +244,22 @@ class SymbolTable:
 
     def _symbol_node(self, symbol: Symbol, recorder: "GraphRecorder") -> torch.fx.Node:
         placeholders = [node for node in recorder.graph.nodes if node.op == "placeholder"]
+        if symbol.kind == "item":
+            return symbol.node
+        if symbol.kind == "data":
+            return recorder.graph.call_function(torch.ops.aten.sym_size.int, (symbol.node, symbol.dimension))
         if symbol.input < 0:
             raise GraphBreak("AOT205", f"size {symbol.name} belongs to no graph input")
         if symbol.kind == "number":
             return placeholders[symbol.input]
         return recorder.graph.call_function(torch.ops.aten.sym_size.int, (placeholders[symbol.input], symbol.dimension))
+
+    def letters(self, expression: Any) -> str:
+        """A name for a size in later regions: in dimension letters, which mean the same everywhere. What is data has a name of its own."""
+        names = {value.node.expr: sympy.Symbol(name, integer=True) for name, value in self._by_name.items()}
+        for symbol in expression.free_symbols:
+            names.setdefault(symbol, sympy.Symbol(f"{symbol}_{id(self)}", integer=True))
+        return str(expression.xreplace(names))
 
     def text(self, expression: Any) -> str:
         """A sympy expression over our symbols as Python source."""
@@ -189,6 +268,9 @@ class SymbolTable:
         return _print(sympy.sympify(expression), self.symbols)
 
 
+_CHAINS = {sympy.Add: operator.add, sympy.Mul: operator.mul, sympy.And: operator.and_, sympy.Or: operator.or_}
+_COMPARISONS = {"Equality": operator.eq, "Unequality": operator.ne, "StrictLessThan": operator.lt, "LessThan": operator.le,
+                "StrictGreaterThan": operator.gt, "GreaterThan": operator.ge}
 _RELATIONS = {sympy.Eq: "==", sympy.Ne: "!=", sympy.Lt: "<", sympy.Le: "<=", sympy.Gt: ">", sympy.Ge: ">="}
 
 

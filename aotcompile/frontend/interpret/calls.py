@@ -33,11 +33,21 @@ _NATIVE_MODULES = {
     "types", "enum", "re", "_sre", "dataclasses", "contextlib", "abc", "_decimal", "decimal", "fractions", "textwrap", "keyword", "inspect",
     "_collections_abc", "_contextvars", "reprlib",
 }
+_OUTSIDE = ("AOT201", "AOT204", "AOT207")      # breaks at code that takes Python values: numbers read from tensors are read before it
 _OUTPUT = {"print": "print", "input": "input", "open": "open", "breakpoint": "breakpoint"}
 
 
 def call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Call ``function``. Raises GraphBreak where that cannot be part of a region."""
+    try:
+        return _call(i, function, arguments, keywords)
+    except GraphBreak as signal:
+        if i.break_chain is None and signal.code in _OUTSIDE:     # raised here, and not by what the function itself calls
+            i.symbols.refuse_items((arguments, keywords))
+        raise
+
+
+def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     special = lookasides.find(function)
     if special is not None:
         return special(i, *arguments, **keywords)

@@ -15,9 +15,9 @@ from aotcompile.frontend.interpret.table import HANDLERS
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
-from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
+from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error, number_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable
-from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.frontend.torch_private import VALUE_NEEDED, FakeTensor
 from aotcompile.ir.paths import Path
 
 STEP_LIMIT = 5_000_000
@@ -65,14 +65,15 @@ class Interpreter:
     def note_break(self, signal: GraphBreak) -> None:
         """Remember the call chain at the moment a break is first seen (innermost last)."""
         if self.break_chain is None:
-            self.break_chain = self._chain()
+            self.break_chain = signal.chain or self.call_chain()
 
     def note_raise(self, raised: UserException) -> None:
         """Remember the call chain at the moment an exception of the program is first seen: where it is not caught, the region breaks there."""
         if self.raised[0] is not raised.exception:
-            self.raised = raised.exception, self._chain()
+            self.raised = raised.exception, self.call_chain()
 
-    def _chain(self) -> list[BreakPoint]:
+    def call_chain(self) -> list[BreakPoint]:
+        """The calls being interpreted, innermost last."""
         chain: list[BreakPoint] = []
         frame = self.frame
         while frame is not None:
@@ -123,6 +124,8 @@ class Interpreter:
             self._refuse_opaque(function, (getattr(function, "__self__", None), *arguments, *keywords.values()))
         try:
             return function(*arguments, **keywords)
+        except VALUE_NEEDED:
+            raise number_needed(f"{getattr(function, '__name__', type(function).__name__)}()") from None
         except Exception as error:      # noqa: BLE001 - handed on as the program's own
             raise UserException(error) from None
 

@@ -228,6 +228,8 @@ def _bool(i: "Interpreter", *arguments: Any) -> bool:
 def _int(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
     if len(arguments) == 1 and not keywords:
         value = arguments[0]
+        if isinstance(value, FakeTensor):
+            value = i.recorder.number(value, "int()")
         if isinstance(value, torch.SymInt):
             return value
         if isinstance(value, torch.SymFloat):
@@ -240,9 +242,13 @@ def _int(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
 
 @lookaside(float)
 def _float(i: "Interpreter", *arguments: Any) -> Any:
+    if len(arguments) == 1 and isinstance(arguments[0], FakeTensor):
+        value = i.recorder.number(arguments[0], "float()")
+        return torch.sym_float(value) if isinstance(value, torch.SymInt) else value
     if arguments and isinstance(arguments[0], torch.SymInt):
         return torch.sym_float(arguments[0])
     if arguments and isinstance(arguments[0], torch.SymFloat):
+        i.symbols.refuse_items(arguments[0])       # float(x.item()): a plain Python number is asked for
         return arguments[0]
     method = python_method(arguments[0], "__float__") if arguments else None
     return i.call(method, arguments, {}) if method is not None else i.plain(float, *arguments)
@@ -447,6 +453,23 @@ def _is_tensor(i: "Interpreter", value: Any) -> bool:
 @lookaside(torch.is_grad_enabled)
 def _is_grad_enabled(i: "Interpreter") -> bool:
     return torch.is_grad_enabled()
+
+
+@lookaside(torch._check, torch._check_value, torch._check_index, torch._check_type, torch._check_not_implemented)
+def _check(i: "Interpreter", condition: Any, message: Any = None) -> None:
+    """A condition on data is checked at run time; one on sizes is a guard, or fails now."""
+    if i.symbols.is_data(condition) and i.symbols.check(condition, i.recorder):
+        return
+    if not i.truth(condition):
+        text = "Expected cond to be True, but got False." if message is None else i.call(message, (), {})
+        raise UserException(RuntimeError(text))
+
+
+@lookaside(torch._check_is_size)
+def _check_is_size(i: "Interpreter", value: Any, message: Any = None, *, max: Any = None) -> None:
+    _check(i, operate(i, operator.ge, value, 0), message)
+    if max is not None:
+        _check(i, operate(i, operator.le, value, max), message)
 
 
 @lookaside(torch._assert)

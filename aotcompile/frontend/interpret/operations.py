@@ -92,7 +92,7 @@ def truth(i: "Interpreter", value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         raise branch_on_value()
     if isinstance(value, SYMBOLIC):
-        return bool(value if isinstance(value, torch.SymBool) else value != 0)
+        return i.symbols.truth(value)
     if i.outside.is_container(value):
         return bool(i.outside.length(value))
     for name in ("__bool__", "__len__"):

@@ -161,9 +161,10 @@ class Recording:
         return function
 
     def explore(self, site: int, value: Any) -> bool:
-        """``bool(value)``; the first time at this site a second process looks at the other side of a tensor's truth."""
+        """``bool(value)``; the first time at this site a second process looks at the other side of the truth of a tensor, or of a number (the site
+        is a break since it once was data)."""
         truth = bool(value)
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, (torch.Tensor, bool, int, float)):
             return truth
         self.explored.add((site, truth))
         if (site, not truth) in self.explored:

@@ -38,6 +38,7 @@ LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format"
 CHECKED_AFTERWARDS = frozenset({"amax", "amin", "argmax", "argmin", "max", "min"})
 # Library calls that choose an algorithm, and with it at most the strides of a result, by size.
 CHOOSES_ALGORITHM = frozenset({"convolution", "_convolution", "convolution_backward", "convolution_overrideable"})
+DATA_HINT = sympy.Integer(4099)  # stands for a size that is data (`nonzero`)
 _MACHINERY = ("torch/fx/experimental/sym_node.py", "torch/fx/experimental/symbolic_shapes.py", "torch/fx/experimental/recording.py",
               "torch/__init__.py")
 _PYTHON_BRANCHES = ("torch/nn/", "torch/functional.py", "torch/amp/", "torch/autograd/function.py")
@@ -90,11 +91,10 @@ class SizeEnvironment(ShapeEnv):
         if not isinstance(expression, sympy.core.relational.Relational):
             return None
         symbols = expression.free_symbols
-        if not symbols or not all(symbol in hints_of(self) for symbol in symbols):
+        hints = {symbol: hints_of(self).get(symbol, DATA_HINT if symbol in self.size_like else None) for symbol in symbols}
+        if not symbols or any(hint is None or int(hint) < 2 for hint in hints.values()):
             return None
-        if any(int(hints_of(self)[symbol]) < 2 for symbol in symbols):
-            return None
-        if isinstance(expression, (sympy.Eq, sympy.Ne)) and expression.rhs in (0, 1) and int(expression.lhs.xreplace(hints_of(self))) >= 2:
+        if isinstance(expression, (sympy.Eq, sympy.Ne)) and expression.rhs in (0, 1) and int(expression.lhs.xreplace(hints)) >= 2:
             return sympy.sympify(isinstance(expression, sympy.Ne))                # also for sizes of intermediate results, s0 - 1 == 1
         ranges = {symbol: self.var_to_range[symbol] for symbol in symbols}
         if all(r.lower >= 2 for r in ranges.values()):

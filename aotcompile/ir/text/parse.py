@@ -220,7 +220,7 @@ class _ProgramParser:
         self.inputs: list[str | None] = []
         self.scalars: list[tuple[int, Symbol]] = []
         self.symbols: list[SizeSymbol] = []
-        self.ranges: dict[str, tuple[int, int | None]] = {}
+        self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self.operations: list[Operation] = []
         self.outputs: tuple[ProgramOutput, ...] = ()
 
@@ -252,7 +252,7 @@ class _ProgramParser:
             case "range":
                 name, _, span = rest.split()
                 low, high = span.split("..")
-                self.ranges[name] = (int(low), int(high) if high else None)
+                self.ranges[name] = (int(low) if low else None, int(high) if high else None)
             case "buffer":
                 self._buffer(rest)
             case "return":

@@ -150,7 +150,7 @@ def program_text(program: Program) -> str:
     for symbol in program.symbols:
         lines.append(f"symbol {symbol.symbol} = input {symbol.input} size {symbol.dimension}")
     for symbol_name, (low, high) in sorted(program.ranges.items()):
-        lines.append(f"range {symbol_name} in {low}..{'' if high is None else high}")
+        lines.append(f"range {symbol_name} in {'' if low is None else low}..{'' if high is None else high}")
     inputs = set(program.inputs)
     lines += [f"buffer {buffer_text(buffer)}" for name, buffer in program.buffers.items() if name not in inputs]
     lines += [operation_text(operation) for operation in program.operations]

@@ -8,7 +8,7 @@ from aotcompile.ir.dtypes import DType
 from aotcompile.ir.expression import ONE, Expression, Integer, add, floor_divide, modulo, multiply
 from aotcompile.ir.nodes import Constant, IndexValue, Masked, Value
 from aotcompile.lower.operands import Operand, apply, element
-from aotcompile.lower.operators.views import slice_start
+from aotcompile.lower.operators.views import argument_as_size, slice_bound
 from aotcompile.lower.registry import lowering
 from aotcompile.lower.symbols import ScalarValue, convert
 from aotcompile.lower.tensors import Index, Tensor
@@ -113,10 +113,9 @@ def _slice_scatter(
     context: "Context", node: "Node", x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Any:
     dim = dim + x.rank if dim < 0 else dim
-    first = slice_start(context, start, x.sizes[dim])
-    if first is None or not isinstance(step, int):
+    if not isinstance(step, int):
         return NotImplemented
-    begin, length = first, source.sizes[dim]
+    begin, length = slice_bound(context, argument_as_size(context, node, 3, start), x.sizes[dim]), source.sizes[dim]
     root = context.root(node)
 
     def function(index: Index) -> Value:
@@ -134,10 +133,11 @@ def _slice_scatter(
 
 @lowering("aten.select_scatter.default")
 def _select_scatter(context: "Context", node: "Node", x: Tensor, source: Tensor, dim: int, position: Any) -> Any:
-    if not isinstance(position, int):
-        return NotImplemented
+    position = argument_as_size(context, node, 3, position)
     dim = dim + x.rank if dim < 0 else dim
-    where = Integer(position) if position >= 0 else add(x.sizes[dim], position)
+    if isinstance(position, Expression):                     # a select of the same position has checked it
+        position = modulo(position, x.sizes[dim])
+    where = position if isinstance(position, Expression) else Integer(position) if position >= 0 else add(x.sizes[dim], position)
     root = context.root(node)
 
     def function(index: Index) -> Value:

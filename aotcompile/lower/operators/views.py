@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.ir.expression import ONE, ZERO, Expression, Integer, add, floor_divide, maximum, minimum, modulo, multiply
-from aotcompile.ir.nodes import LibraryCall
+from aotcompile.ir.nodes import Check, Comparison, LibraryCall
 from aotcompile.lower.arguments import library_argument
 from aotcompile.lower.graph_facts import dtype_of, node_origin
 from aotcompile.lower.registry import lowering
 from aotcompile.lower.symbols import ScalarValue, size_of
 from aotcompile.lower.tensors import Index, Remap, Tensor, flat_index, product
+from aotcompile.lower.torch_private import expression_as_traced
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -180,12 +181,18 @@ def _squeeze(context: "Context", node: "Node", base: Tensor, *_: Any) -> Tensor:
 
 @lowering("aten.select.int")
 def _select(context: "Context", node: "Node", base: Tensor, dim: int, position: Any) -> Any:
-    if isinstance(position, ScalarValue):
-        return NotImplemented
     dim = _normal(dim, base.rank)
-    where = position if isinstance(position, Expression) else Integer(position) if position >= 0 else add(base.sizes[dim], position)
-    if isinstance(position, Expression) and not context.ranges(()).non_negative(position):
+    size = base.sizes[dim]
+    if isinstance(position, ScalarValue):
+        position = argument_as_size(context, node, 2, position)
+        context.emit(Check((Comparison(position, ">=", multiply(-1, size)),)))
+        context.emit(Check((Comparison(position, "<", size),)))
+        if not context.ranges(()).non_negative(position):
+            position = modulo(position, size)
+        define_geometry(context, node.meta["val"], base.rank, ZERO, add(base.root.offset, base.offset, multiply(position, base.strides[dim])))
+    elif isinstance(position, Expression) and not context.ranges(()).non_negative(position):
         return view_like(context, base, node.meta["val"], None)
+    where = position if isinstance(position, Expression) else Integer(position) if position >= 0 else add(size, position)
     return view_like(context, base, node.meta["val"], lambda index: (*index[:dim], where, *index[dim:]))
 
 
@@ -200,13 +207,43 @@ def slice_start(context: "Context", start: Any, size: Expression) -> Expression 
     return minimum(start, size) if context.ranges(()).non_negative(start) else None
 
 
+def slice_bound(context: "Context", bound: Any, size: Expression) -> Expression:
+    """A bound of a slice, wrapped and clamped into [0, size], also one whose sign is known at run time only."""
+    known = slice_start(context, bound, size)
+    if known is not None:
+        return known
+    negative = minimum(maximum(multiply(-1, bound), 0), 1)
+    return add(multiply(negative, maximum(add(bound, size), 0)), multiply(add(1, multiply(-1, negative)), minimum(maximum(bound, 0), size)))
+
+
+def argument_as_size(context: "Context", node: "Node", position: int, given: Any) -> Any:
+    """An argument of a view operator as an expression: a number that is data is read here."""
+    value = node.args[position] if len(node.args) > position else None
+    return size_of(context, value.meta["val"]) if isinstance(given, ScalarValue) and not isinstance(value, (int, type(None))) else given  # type: ignore[union-attr]
+
+
+def define_geometry(context: "Context", value: torch.Tensor, dim: int, size: Expression, offset: Expression) -> None:
+    """The size and the storage offset of a view with bounds that are data have symbols of their own in the fake run: what they are."""
+    for number, expression in ((value.shape[dim] if dim < value.dim() else 0, size), (value.storage_offset(), offset)):
+        if isinstance(number, torch.SymInt):
+            for symbol in (context.symbols.note(number), expression_as_traced(number)):
+                if symbol.is_Symbol and not context.symbols.is_bound(symbol.name) and symbol.name not in context.symbols.items:
+                    context.symbols.bind(symbol.name, expression)
+
+
 @lowering("aten.slice.Tensor")
 def _slice(context: "Context", node: "Node", base: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
     dim = _normal(dim, base.rank)
-    first = slice_start(context, start, base.sizes[dim])
-    if first is None or isinstance(step, ScalarValue):
+    if isinstance(step, ScalarValue):
         return view_like(context, base, node.meta["val"], None)
-    begin = first
+    size, value = base.sizes[dim], node.meta["val"]
+    begin = slice_bound(context, argument_as_size(context, node, 2, start), size)
+    if isinstance(value.shape[dim], torch.SymInt) and context.symbols.is_unknown(value.shape[dim]):      # also one that is known to be a number
+        last = size if end is None else slice_bound(context, argument_as_size(context, node, 3, end), size)
+        count = floor_divide(add(maximum(add(last, multiply(-1, begin)), 0), step, -1), step)
+    else:
+        count = ZERO                                         # its size is known otherwise
+    define_geometry(context, value, dim, count, add(base.root.offset, base.offset, multiply(begin, base.strides[dim])))
 
     def remap(index: Index) -> Index:
         return (*index[:dim], add(begin, multiply(index[dim], step)), *index[dim + 1 :])
