@@ -16,7 +16,14 @@ from aotcompile.frontend.types import CapturedVariant
 from aotcompile.graph import passes
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.record import graph_module, place_of
-from aotcompile.graph.torch_private import GuardOnDataDependentSymNode, aot_trace, identify_symbols, python_kernels, torch_state_kept
+from aotcompile.graph.torch_private import (
+    GuardOnDataDependentSymNode,
+    aot_trace,
+    identify_symbols,
+    lazy_graph_modules,
+    python_kernels,
+    torch_state_kept,
+)
 from aotcompile.graph.tracing.checks import Check, insert_checks
 from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
@@ -24,6 +31,7 @@ from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, 
 from aotcompile.graph.tracing.data_positions import keep_data_positions
 from aotcompile.graph.tracing.randomness import keep_random_operators
 from aotcompile.graph.tracing.relations import expression_guards
+from aotcompile.graph.tracing.repeated import NotRepeated, RepeatedTracer, worth_it
 from aotcompile.graph.tracing.trace import CapturedFunction
 from aotcompile.graph.tracing.whole import whole_kernels
 from aotcompile.graph.types import AtenGraphs, SavedValue
@@ -38,12 +46,13 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     inputs = make_inputs(variant, training=training, running=lambda: function.running)
     function.environment = inputs.environment
     partitioner, decompositions = Partitioner(), _decompositions()
-    with torch_state_kept(), python_kernels(whole_kernels()), warnings.catch_warnings(record=True) as said:
+    with torch_state_kept(), lazy_graph_modules(), python_kernels(whole_kernels()), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         torch.set_grad_enabled(training)
         _enter_captured_state(variant, function.uses_cuda)
         try:
-            forward, metadata = aot_trace(function, inputs.values, inputs.mode, decompositions, partitioner)
+            repeated = _trace_repeated(variant, function, inputs, decompositions, partitioner, training)
+            forward, metadata = repeated or aot_trace(function, inputs.values, inputs.mode, decompositions, partitioner)
         except UnsupportedGraph:
             raise
         except GuardOnDataDependentSymNode as error:
@@ -59,8 +68,30 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
         if training and "an autograd kernel was not registered" in str(warning.message):
             raise UnsupportedGraph("AOT302", f"a derivative is missing: {str(warning.message).partition(':  ')[0].partition('. ')[0]}.",
                                    place=function.place)
-    _check(metadata, variant, training)
+    if repeated is None:
+        _check(metadata, variant, training)
     return _finish(variant, inputs, forward, partitioner, metadata, function.checks)
+
+
+def _trace_repeated(variant: CapturedVariant, function: CapturedFunction, inputs: TracingInputs, decompositions: dict[Any, Any],
+                    partitioner: Partitioner, training: bool) -> tuple[fx.GraphModule, Any] | None:
+    """The forward or inference graph of a program with repeated parts, each distinct operator traced once. None: it is to be traced as a whole."""
+    program = function.graph
+    fixed = not variant.symbols and all(given.facts is not None and not given.mutated for given in variant.inputs)
+    if not fixed or not worth_it(program):
+        return None
+    state = torch.is_grad_enabled()
+    try:
+        result = RepeatedTracer(inputs.mode, decompositions, function.around).run(program, inputs.values, training)
+    except NotRepeated:
+        torch.set_grad_enabled(state)
+        _enter_captured_state(variant, function.uses_cuda)
+        return None
+    if not training:
+        return result.graph, result.metadata
+    joint_inputs = (inputs.values, result.tangents)
+    forward, _ = partitioner(result.graph, joint_inputs, num_fwd_outputs=len(result.metadata.output_info), static_lifetime_input_indices=[])
+    return forward, result.metadata
 
 
 def _enter_captured_state(variant: CapturedVariant, uses_cuda: bool) -> None:

@@ -20,8 +20,8 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
            "define_size_symbol", "expression_as_traced",
-           "aot_trace", "identify_symbols", "size_hint", "hints_of", "torch_state_kept", "min_cut_partition", "python_kernels", "below_autograd",
-           "upsample_size", "no_dispatch_modes"]
+           "aot_trace", "trace_functional", "graph_module", "lazy_graph_modules", "new_names", "identify_symbols", "size_hint", "hints_of",
+           "torch_state_kept", "min_cut_partition", "python_kernels", "below_autograd", "upsample_size", "no_dispatch_modes"]
 
 # sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
 RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
@@ -143,6 +143,28 @@ def min_cut_partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tup
     return min_cut_rematerialization_partition(joint, inputs, **options)
 
 
+def lazy_graph_modules() -> Any:
+    """Inside: what torch makes of graphs writes their Python code only when it is called."""
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+    return _use_lazy_graph_module(True)
+
+
+def graph_module(root: torch.nn.Module, graph: fx.Graph) -> fx.GraphModule:
+    """A module of the graph; inside `lazy_graph_modules` one of that kind."""
+    from torch.fx._lazy_graph_module import _make_graph_module
+    return _make_graph_module(root, graph)
+
+
+def new_names(graph: fx.Graph, names: Sequence[str]) -> None:
+    """Names all nodes anew, in order; a name that is taken already gets a number."""
+    from torch.fx.graph import _Namespace
+    graph._graph_namespace = _Namespace()
+    for node, name in zip(graph.nodes, names, strict=True):
+        node.name = graph._graph_namespace.create_name(name, node)
+        if node.op == "placeholder":
+            node.target = node.name
+
+
 def aot_trace(module: torch.nn.Module, inputs: Sequence[Any], mode: FakeTensorMode, decompositions: dict[Any, Any],
               partition: Callable[..., tuple[fx.GraphModule, fx.GraphModule]]) -> tuple[fx.GraphModule, Any]:
     """AOTAutograd on ``module`` with fake ``inputs``: the forward or inference graph, and torch's metadata about inputs
@@ -171,3 +193,29 @@ def aot_trace(module: torch.nn.Module, inputs: Sequence[Any], mode: FakeTensorMo
                               partition_fn=partition, decompositions=decompositions, keep_inference_input_mutations=True)
     [result] = captured
     return result
+
+
+def trace_functional(function: Callable[..., Sequence[Any]], inputs: Sequence[torch.Tensor], mode: FakeTensorMode,
+                     decompositions: dict[Any, Any]) -> tuple[fx.GraphModule, bool]:
+    """``function`` on fake ``inputs`` as a functional, decomposed ATen graph, traced as AOTAutograd does; and whether it writes to an input."""
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._functorch._aot_autograd.functional_utils import from_fun, to_fun
+    from torch._functorch.aot_autograd import aot_autograd_decompositions
+    from torch._subclasses.functional_tensor import FunctionalTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    written = False
+
+    def functional(*tensors: torch.Tensor) -> list[Any]:
+        nonlocal written
+        wrapped = [to_fun(tensor) for tensor in tensors]
+        excluded = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
+        with torch._C._ExcludeDispatchKeyGuard(excluded):
+            results = [from_fun(result) for result in function(*wrapped)]
+        written = any(torch._functionalize_has_data_mutation(tensor.elem) or torch._functionalize_has_metadata_mutation(tensor.elem)
+                      for tensor in wrapped)
+        return results
+
+    table = {**aot_autograd_decompositions, **decompositions}
+    with mode, enable_python_dispatcher(), FunctionalTensorMode():
+        module = make_fx(functional, decomposition_table=table)(*inputs)
+    return module, written

@@ -5,7 +5,8 @@ scalar's type promotion and on whose value nothing is decided.
 """
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Sequence
 
 import torch
@@ -35,6 +36,10 @@ class CapturedFunction(torch.nn.Module):
         self.first_symbols: list[int] = []                        # per run: how many symbols for data had been made before it
         self.checks: list[Check] = []
 
+    @property
+    def graph(self) -> fx.Graph:
+        return self._graph[0].graph
+
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         values = [value.item() if number else value for value, number in zip(inputs, self._is_number, strict=True)]
         if self.environment is not None:
@@ -52,6 +57,25 @@ class CapturedFunction(torch.nn.Module):
         return (*(result if isinstance(result, (tuple, list)) else (result,)), *kept.tensors)
 
 
+    @contextmanager
+    def around(self, node: fx.Node) -> Iterator[None]:
+        """The context in which one operator of the graph runs, when it runs alone."""
+        self.note(node)
+        with StandInDevice() if self.uses_cuda else nullcontext():
+            yield
+        self.running = ""
+
+    def note(self, node: fx.Node) -> str:
+        """Remember that ``node`` is running; its target's name."""
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        self.running = name.partition(".")[0]
+        self.place = node.meta.get("place", "")
+        if name == "_enter_autocast" and self.uses_cuda and "cuda" in (*node.args[:1], node.kwargs.get("device_type")):
+            # The stand-in device has no autocast rules: the casts would silently be missing.
+            raise UnsupportedGraph("AOT302", "autocast on CUDA cannot be traced without a GPU.", place=self.place)
+        return name
+
+
 class _Interpreter(fx.Interpreter):
     def __init__(self, module: fx.GraphModule, owner: CapturedFunction) -> None:
         super().__init__(module, garbage_collect_values=True)
@@ -59,12 +83,7 @@ class _Interpreter(fx.Interpreter):
         self._open_blocks: list[Any] = []
 
     def run_node(self, node: fx.Node) -> Any:
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        self._owner.running = name.partition(".")[0]
-        self._owner.place = node.meta.get("place", "")
-        if name == "_enter_autocast" and self._owner.uses_cuda and "cuda" in (*node.args[:1], node.kwargs.get("device_type")):
-            # The stand-in device has no autocast rules: the casts would silently be missing.
-            raise UnsupportedGraph("AOT302", "autocast on CUDA cannot be traced without a GPU.", place=self._owner.place)
+        name = self._owner.note(node)
         result = super().run_node(node)
         if node.op == "call_function" and name == "_enter_autocast":
             self._open_blocks.append(result)
