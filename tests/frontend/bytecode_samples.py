@@ -113,6 +113,52 @@ def comprehensions(a: int, b: int) -> Any:
     return xs, ys, sum(note(x) for x in xs)
 
 
+def shadowed(a: int, b: int) -> Any:
+    i = note(a) * 10
+    xs = [i * b for i in range(b + 1)]
+    ys = {note(i) for i in xs if i}
+    grid = [[i + j for j in range(i % 3)] for i in xs]
+    return i, xs, sorted(ys), grid, {i: j for i, j in enumerate(xs)}, i
+
+
+def restored_unbound(a: int, b: int) -> Any:
+    if a > b:
+        i = note(a)
+    xs = [i * 2 for i in range(b)]
+    note(xs)
+    try:
+        return [i for _ in xs], i + 1
+    except UnboundLocalError as error:
+        return type(error).__name__, [note(i) for i in xs]
+
+
+def raising_comprehensions(a: int, b: int) -> Any:
+    i = note(b)
+    for k in range(3):
+        try:
+            xs = [note(12 // (i - a)) for i in range(k, b + k)]
+        except ZeroDivisionError:
+            xs = [i, k]
+        note(xs)
+    return i, xs, [k for k in xs]
+
+
+def comprehended_closures(a: int, b: int) -> Any:
+    makers = [lambda y: y + i * a for i in range(b)]        # noqa: B023 - all see the last one
+    i = note(len(makers)) * 2
+    note(a - b)
+    tables = {j: (lambda: (j, i)) for j in range(a)}        # noqa: B023
+    found = [note(f(a)) for f in makers], [f() for f in tables.values()]
+    note(b * 3 + a)
+    return found, i, note(a * b) + 1
+
+
+def merges(a: int, b: int) -> Any:
+    more = {"key": note(a), **{str(k): k for k in range(b)}}
+    xs = [note(a), *[note(k) for k in range(b)], *(a, b)]
+    return note(*xs, **more, **{"last": note(b)}), {*xs, note(-1)}, f"{[i for i in xs]}{note(a)}"
+
+
 def closures(a: int, b: int) -> Any:
     count = a
     count2 = b + a

@@ -20,6 +20,7 @@ from aotcompile.runtime.twins.bytecode_twin import code_objects
 
 FUNCTIONS = [
     samples.straight, samples.branches, samples.early, samples.loops, samples.handles, samples.reraises, samples.withs, samples.comprehensions,
+    samples.shadowed, samples.restored_unbound, samples.raising_comprehensions, samples.comprehended_closures, samples.merges,
     samples.closures, samples.unpacks, samples.deletes, samples.maybe_unbound, samples.methods, samples.matches, samples.asserts, samples.make_free(7),
     lambda a, b: samples.note(a) + (samples.note(b) if a > 2 else a * b)]
 INPUTS = [(3, 2), (0, 0), (1, 0), (4, 2), (5, 3), (2, 2), (8, 1)]

@@ -10,10 +10,12 @@ import bytecode
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 from bytecode.instr import InstrLocation
 
-from aotcompile.frontend.bytecode.program import PROLOGUE, VERSION, Handler, Operation, Program, Slot, argument_names, unconditional
+from aotcompile.frontend.bytecode.program import VERSION, Handler, Operation, Program, Slot, argument_names, unconditional
 from aotcompile.frontend.bytecode.regions import Cut, call_start, callee_slot, loading
 
 _STARS = 0x04 | 0x08
+# From 3.12 on LOAD_FAST trusts the compiler that the variable has a value. What we move is checked: a mistake of ours must not crash the process.
+_LOAD = "LOAD_FAST" if VERSION < (3, 12) else "LOAD_FAST_CHECK"
 _FORWARD = {"JUMP_BACKWARD": "JUMP_FORWARD", "JUMP_BACKWARD_NO_INTERRUPT": "JUMP_FORWARD"}
 
 
@@ -48,6 +50,8 @@ class Writer:
     def copy(self, operation: Operation, label: Label | None = None, name: str = "") -> None:
         self.location, self.handler = operation.location, operation.handler
         made = operation.instruction(label)
+        if operation.name == "LOAD_FAST" and operation.holder is None:
+            made = Instr(_LOAD, operation.argument, location=operation.location)
         if name and name != operation.name:
             assert label is not None
             made = Instr(name, label, location=operation.location)
@@ -57,11 +61,11 @@ class Writer:
         self.add("STORE_DEREF", CellVar(name)) if name in cells else self.add("STORE_FAST", name)
 
     def load(self, name: str, cells: frozenset[str]) -> None:
-        self.add("LOAD_DEREF", CellVar(name)) if name in cells else self.add("LOAD_FAST", name)
+        self.add("LOAD_DEREF", CellVar(name)) if name in cells else self.add(_LOAD, name)
 
     def take(self, name: str) -> None:
         """A temporary's value; the temporary lets go of it."""
-        self.add("LOAD_FAST", name)
+        self.add(_LOAD, name)
         self.add("DELETE_FAST", name)
 
     def call(self, stub: str, load: Any, count: int) -> None:
@@ -139,7 +143,7 @@ def whole_function(code: types.CodeType, stub: str) -> Emitted:
 
     def load() -> None:
         for argument in arguments:
-            writer.add("LOAD_FAST", argument)
+            writer.add(_LOAD, argument)
 
     writer.call(stub, load, len(arguments))
     writer.add("RETURN_VALUE")
@@ -215,7 +219,7 @@ def _result(writer: Writer, cut: Cut) -> None:
     for name in cut.results:
         writer.load(name, cut.cells)
     for name in reversed(kept):
-        writer.add("LOAD_FAST", name)
+        writer.add(_LOAD, name)
     if not values:
         writer.add("LOAD_CONST", None)
     elif values > 1:
@@ -246,7 +250,7 @@ def rewritten_function(program: Program, cuts: Sequence[tuple[Cut, str]], calls:
     starts = {cut.start: (cut, stub) for cut, stub in cuts}
     gone = {k for cut, _ in cuts for k in cut.inside} - set(starts)
     order = [k for k in range(len(program.operations)) if k not in gone and program.stacks[k] is not None
-             and program.operations[k].name not in PROLOGUE]
+             and not program.operations[k].prologue]
     kept = [k for k in order if k not in starts]
     targets = _targets(program, kept) | {o.target for k in kept
                                          if (o := program.operations[k]).target is not None} | {cut.end for cut, _ in cuts if cut.end is not None}

@@ -6,6 +6,10 @@ Operations that do two things at once are taken apart, so that the program can b
     LOAD_METHOD name        ->  PUSH_NULL; SWAP 2; LOAD_ATTR name          (3.11; the same for LOAD_ATTR with a method's flag of 3.12)
     LOAD_GLOBAL NULL + name ->  PUSH_NULL; LOAD_GLOBAL name
     LOAD_FAST_LOAD_FAST a b ->  LOAD_FAST a; LOAD_FAST b                   (3.13)
+
+From 3.12 on a comprehension is part of the function it stands in. Its variable is put aside and comes back at its end, also when it has no value:
+
+    LOAD_FAST_AND_CLEAR i; ...the loop, STORE_FAST i... ; STORE_FAST i     the second store restores: i is what it was at LOAD_FAST_AND_CLEAR
 """
 from __future__ import annotations
 
@@ -19,23 +23,25 @@ from typing import Any, Literal, cast
 import bytecode
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 
+from aotcompile.frontend.bytecode.effects import effect, reach
+
 VERSION = sys.version_info[:2]
 PROLOGUE = frozenset({"RESUME", "COPY_FREE_VARS", "MAKE_CELL", "CACHE"})
-# What an operation looks at on the stack where its stack effect does not say it.
-_TOUCHES = {"JUMP_IF_TRUE_OR_POP": 1, "JUMP_IF_FALSE_OR_POP": 1, "CALL_INTRINSIC_1": 1, "CALL_INTRINSIC_2": 2, "TO_BOOL": 1, "END_SEND": 2,
-            "FOR_ITER": 1, "CHECK_EXC_MATCH": 2, "GET_LEN": 1, "RERAISE": 1, "POP_EXCEPT": 1, "LOAD_SUPER_ATTR": 3, "CONVERT_VALUE": 1,
-            "FORMAT_SIMPLE": 1, "IMPORT_FROM": 1,
-            "WITH_EXCEPT_START": 4, "BEFORE_WITH": 1, "SETUP_ANNOTATIONS": 0, "END_FOR": 1}
 _FINAL = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
 RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
+
+
+SlotKind = Literal["value", "null", "internal", "saved"]
 
 
 @dataclass(frozen=True)
 class Slot:
     """A value on the stack. ``null``: a NULL; ``internal``: an iterator of a loop, an exit method, a saved exception, a cell: it cannot be handed to
-    another function. ``producer``: the operation that pushed it, -1 if several may have."""
+    another function, nor can ``saved``: a variable that was put aside, NULL where it had no value.
 
-    kind: Literal["value", "null", "internal"]
+    ``producer``: the operation that pushed it, -1 if several may have."""
+
+    kind: SlotKind
     producer: int
 
 
@@ -50,7 +56,8 @@ class Handler:
 
 @dataclass
 class Operation:
-    """``target``: the operation jumped to; ``source``: number of the instruction it was made from, as `interpret.decode` counts them."""
+    """``target``: the operation jumped to; ``source``: number of the instruction it was made from, as `interpret.decode` counts them; ``holder``: the
+    function's own cell variable whose cell itself, not its content, is loaded, put aside, made anew or restored."""
 
     name: str
     argument: Any
@@ -58,6 +65,7 @@ class Operation:
     source: int
     target: int | None = None
     handler: Handler | None = None
+    holder: str | None = None
 
     def instruction(self, argument: Any = None) -> Instr:
         """As an instruction; ``argument`` replaces a jump's target."""
@@ -69,9 +77,13 @@ class Operation:
         return (self.location.lineno or 0) if self.location is not None else 0
 
     @property
+    def prologue(self) -> bool:
+        return self.name in PROLOGUE and self.holder is None
+
+    @property
     def reads(self) -> str | None:
         """The local or cell variable whose value it needs."""
-        if self.name in ("LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"):
+        if self.name in ("LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST") and self.holder is None:
             return _variable(self.argument)
         if self.name in ("LOAD_DEREF", "DELETE_DEREF") and isinstance(self.argument, CellVar):
             return self.argument.name
@@ -84,13 +96,18 @@ class Operation:
         return self.argument.name if self.name == "STORE_DEREF" and isinstance(self.argument, CellVar) else None
 
     @property
+    def saves(self) -> str | None:
+        """The variable that an inlined comprehension puts aside: it has no value afterwards."""
+        return _variable(self.argument) if self.name == "LOAD_FAST_AND_CLEAR" else None
+
+    @property
     def deletes(self) -> str | None:
-        return self.reads if self.name in ("DELETE_FAST", "DELETE_DEREF") else None
+        return self.reads if self.name in ("DELETE_FAST", "DELETE_DEREF") else self.saves
 
     @property
     def cell(self) -> str | None:
         """The function's own cell variable that it touches in any way."""
-        return self.argument.name if isinstance(self.argument, CellVar) and self.name != "MAKE_CELL" else None
+        return self.holder or (self.argument.name if isinstance(self.argument, CellVar) and not self.prologue else None)
 
 
 def _variable(argument: Any) -> str:
@@ -131,15 +148,14 @@ class Program:
     def touched(self, index: int) -> int:
         """The lowest stack position that an operation looks at or takes."""
         operation = self.operations[index]
-        if operation.name in ("SWAP", "COPY"):
-            return self.depth(index) - int(operation.argument)
-        lowest = min(self._effect(operation, jump)[0] for jump in ((False, True) if operation.target is not None else (None,)))
-        return self.depth(index) - max(-lowest, _TOUCHES.get(operation.name, 0))
+        return self.depth(index) - reach(operation.name, operation.argument)
 
-    def _effect(self, operation: Operation, jump: bool | None) -> tuple[int, int]:
-        instruction = operation.instruction(Label() if operation.target is not None else None)
-        before, after = instruction.pre_and_post_stack_effect(jump)
-        return before, after
+    def saved_at(self, index: int) -> int | None:
+        """For an operation that restores a variable: the operation that put it aside, -1 where it may be one of several. None for all others."""
+        operation, stack = self.operations[index], self.stacks[index]
+        if operation.name != "STORE_FAST" or not stack or stack[-1].kind != "saved":
+            return None
+        return stack[-1].producer
 
     # ---- the stack ----------------------------------------------------------------------------------------------------------------------------
 
@@ -156,17 +172,18 @@ class Program:
             return (*stack, Slot("value", index))
         if name in ("BEFORE_WITH", "PUSH_EXC_INFO"):
             return (*stack[:-1], Slot("internal", index), Slot("value", index))
-        before, after = self._effect(operation, jump if operation.target is not None else None)
-        popped = found[len(found) + min(before, 0):]
-        del found[len(found) + min(before, 0):]
-        pushed = after + max(before, 0)
-        kinds: list[Literal["value", "null", "internal"]] = ["value"] * pushed
+        taken, pushed = effect(name, operation.argument, jump)
+        popped = found[len(found) - taken:]
+        del found[len(found) - taken:]
+        kind: SlotKind = "value"
         if name == "PUSH_NULL":
-            kinds = ["null"]
-        elif name in ("GET_ITER", "LOAD_CLOSURE", "LOAD_FAST_AND_CLEAR", "FOR_ITER", "LOAD_SUPER_ATTR", "GET_AWAITABLE") or (
+            kind = "null"
+        elif name == "LOAD_FAST_AND_CLEAR":
+            kind = "saved"
+        elif name in ("GET_ITER", "LOAD_CLOSURE", "FOR_ITER", "LOAD_SUPER_ATTR") or operation.holder is not None or (
                 name == "BUILD_TUPLE" and any(slot.kind == "internal" for slot in popped)):
-            kinds = ["internal"] * pushed
-        return (*found, *(Slot(kind, index) for kind in kinds))
+            kind = "internal"
+        return (*found, *[Slot(kind, index)] * pushed)
 
     def _flow_stacks(self) -> None:
         self.stacks = [None] * len(self.operations)
@@ -211,10 +228,7 @@ class Program:
         while changed:
             changed = False
             for index, following, raised in edges:
-                operation = self.operations[index]
-                wrote, deleted = ({name for name in (found,) if name is not None} for found in (operation.writes, operation.deletes))
-                bound = self.bound[index] - deleted if raised else (self.bound[index] | wrote) - deleted
-                maybe = self.maybe[index] | wrote if raised else (self.maybe[index] | wrote) - deleted
+                bound, maybe = self._values_after(index, raised)
                 if not self.bound[following] <= bound or not self.maybe[following] >= maybe:
                     self.bound[following] = frozenset(self.bound[following] & bound)
                     self.maybe[following] = frozenset(self.maybe[following] | maybe)
@@ -225,12 +239,37 @@ class Program:
             for index, following, raised in reversed(edges):
                 operation = self.operations[index]
                 after = self.live[following] if raised else self.live[following] - {operation.writes}
-                live = self.live[index] | after | {name for name in (operation.reads,) if name is not None}
+                live = self.live[index] | (after - {operation.saves}) | {name for name in (operation.reads,) if name is not None}
                 if live != self.live[index]:
                     self.live[index], changed = frozenset(live), True
+                changed |= self._revive(index, following)
         for index, operation in enumerate(self.operations):
             if operation.reads:
                 self.live[index] |= {operation.reads}
+
+
+    def _values_after(self, index: int, raised: bool) -> tuple[frozenset[str], frozenset[str]]:
+        """The variables that surely, and those that may, have a value after an operation."""
+        operation, saved = self.operations[index], self.saved_at(index)
+        wrote, deleted = (frozenset([name] if name is not None else ()) for name in (operation.writes, operation.deletes))
+        bound, maybe = self.bound[index], self.maybe[index]
+        if saved is not None:
+            surely, perhaps = (self.bound[saved], self.maybe[saved]) if saved >= 0 else (frozenset(), wrote)
+            return bound - wrote | wrote & surely, maybe - wrote | wrote & perhaps
+        if raised:
+            return bound - deleted, maybe | wrote
+        return (bound | wrote) - deleted, (maybe | wrote) - deleted
+
+    def _revive(self, index: int, following: int) -> bool:
+        """A variable that is read after it was restored is needed where it was put aside."""
+        saved, name = self.saved_at(index), self.operations[index].writes
+        if saved is None or name is None or name not in self.live[following]:
+            return False
+        news = False
+        for place in [saved] if saved >= 0 else [k for k, operation in enumerate(self.operations) if operation.saves == name]:
+            news |= name not in self.live[place]
+            self.live[place] |= {name}
+        return news
 
 
 def unconditional(operation: Operation) -> bool:
@@ -259,7 +298,7 @@ def program_of(code: types.CodeType) -> Program:
     jumps: list[tuple[Operation, Label]] = []
     blocks: list[tuple[Operation, TryBegin]] = []
     open_block: TryBegin | None = None
-    source = 0
+    source, started = 0, False
     for item in items:
         if isinstance(item, Label):
             labels[id(item)] = len(operations)
@@ -269,13 +308,14 @@ def program_of(code: types.CodeType) -> Program:
             open_block = None
         elif isinstance(item, Instr):
             for name, argument in _parts(item):
-                operation = Operation(name, argument, item.location, source)
+                operation = Operation(name, argument, item.location, source, holder=_holder(name, argument, code.co_cellvars, started))
                 if isinstance(argument, Label):
                     jumps.append((operation, argument))
                 if open_block is not None:
                     blocks.append((operation, open_block))
                 operations.append(operation)
             source += 1
+            started = started or item.name == "RESUME"
     for operation, label in jumps:
         operation.target = labels[id(label)]
     for operation, block in blocks:
@@ -288,6 +328,14 @@ def program_of(code: types.CodeType) -> Program:
     program._flow_stacks()
     program._flow_variables()
     return program
+
+
+def _holder(name: str, argument: Any, cells: tuple[str, ...], started: bool) -> str | None:
+    """Of which cell variable an operation handles the cell itself: closures are made so on 3.13, comprehensions with closures from 3.12 on."""
+    if name not in ("LOAD_FAST", "STORE_FAST", "LOAD_FAST_AND_CLEAR") and not (name == "MAKE_CELL" and started):
+        return None
+    variable = _variable(argument)
+    return variable if variable in cells else None
 
 
 def _parts(item: Instr) -> list[tuple[str, Any]]:

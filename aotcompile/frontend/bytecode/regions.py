@@ -14,7 +14,7 @@ import types
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from aotcompile.frontend.bytecode.program import PROLOGUE, RETURNS, VERSION, FreeVar, Program, Slot
+from aotcompile.frontend.bytecode.program import RETURNS, VERSION, FreeVar, Program, Slot
 
 # Loading only: a region neither begins nor ends with these without need.
 _LOADS = frozenset({"LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "PUSH_NULL", "NOP", "LOAD_FAST_CHECK"})
@@ -63,7 +63,7 @@ def callee_slot(program: Program, index: int) -> tuple[int, Slot] | None:
 
 def excluded_operations(program: Program, breaks: Collection[int]) -> set[int]:
     """The operations that stay outside: the breaks, with the whole call sequence and the loading of a method that is called."""
-    found: set[int] = {index for index, operation in enumerate(program.operations) if operation.name in PROLOGUE or program.stacks[index] is None}
+    found: set[int] = {index for index, operation in enumerate(program.operations) if operation.prologue or program.stacks[index] is None}
     for index in breaks:
         found |= set(range(call_start(program, index), index + 1))
         callee = callee_slot(program, index)
@@ -194,14 +194,14 @@ class Selector:
         at_start = program.stacks[cut.start]
         assert at_start is not None
         cut.taken = at_start[cut.lowest:]
-        if any(slot.kind == "internal" for slot in cut.taken):
+        if any(slot.kind in ("internal", "saved") for slot in cut.taken):
             return False
         if cut.end is None:
             return True
         at_end = program.stacks[cut.end]
         assert at_end is not None
         cut.left = at_end[cut.lowest:]
-        if any(slot.kind == "internal" for slot in cut.left):
+        if any(slot.kind in ("internal", "saved") for slot in cut.left):
             return False
         names = {program.operations[k].name for k in cut.inside}
         again = set()
@@ -270,10 +270,10 @@ class Selector:
         if name not in self._settled:
             program = self.program
             touching = [(k, o) for k, o in enumerate(program.operations) if o.cell == name]
-            writes = [k for k, o in touching if o.name in ("STORE_DEREF", "DELETE_DEREF")]
+            writes = [k for k, o in touching if o.name in ("STORE_DEREF", "DELETE_DEREF") or o.holder and o.name != "LOAD_FAST"]
             once = len(writes) + (name in program.arguments) <= 1
             in_loop = any(o.target is not None and o.target <= w <= k for w in writes for k, o in enumerate(program.operations))
-            closed = all(name in program.bound[k] for k, o in touching if o.name not in ("STORE_DEREF",))
+            closed = all(name in program.bound[k] for k, o in touching if o.name != "STORE_DEREF")
             self._settled[name] = once and not in_loop and closed and not any(_rebinds(c, name) for c in _inner(program.code))
         return self._settled[name]
 
@@ -321,9 +321,11 @@ def _read_first(program: Program, cut: Cut) -> set[str]:
         changed = False
         for index in order:
             operation = program.operations[index]
-            after = frozenset().union(*(live.get(k, frozenset()) for k in program.successors(index) if k != cut.end)) - {operation.writes}
+            after = frozenset().union(*(live.get(k, frozenset()) for k in program.successors(index) if k != cut.end))
+            after -= {operation.writes, operation.saves}
             raised = live.get(operation.handler.target, frozenset()) if operation.handler is not None else frozenset()
-            found = after | raised | ({operation.reads} if operation.reads else frozenset())
+            restored = program.live[index] & {operation.saves}                     # it comes back with the value it had
+            found = after | raised | restored | ({operation.reads} if operation.reads else frozenset())
             if found != live[index]:
                 live[index], changed = frozenset(found), True
     return set(live[cut.start])
