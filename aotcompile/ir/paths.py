@@ -8,13 +8,14 @@ A path is a root and steps; it prints as the Python expression that reaches the 
     ("module", "torch.nn.functional")            a module, by name in sys.modules
   steps
     ("attribute", "weight")   getattr(x, "weight")          ("dictionary", "n")   x.__dict__["n"] (an instance attribute, no descriptor runs)
-    ("item", 3)               x[3], key str/int/bool/None/float or a tuple of them
+    ("item", 3)               x[3], key str/int/bool/None/float/bytes, a class, an enum's member, a dtype or device (`is_key`), or a tuple of them
     ("type",)                 type(x)                        ("keys",)             tuple(x.keys())
     ("cell", 0)               x.__closure__[0].cell_contents
     ("context_variable",)     x.get()
 """
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ class Path:
                 case ("dictionary", name):
                     text = f"{text}.__dict__[{name!r}]"
                 case ("item", key):
-                    text = f"{text}[{key!r}]"
+                    text = f"{text}[{_key_text(key)}]"
                 case ("type",):
                     text = f"type({text})"
                 case ("keys",):
@@ -70,9 +71,64 @@ class Path:
         return Path(tuple(root), tuple(tuple(_decode(part) for part in step) for step in steps))
 
 
+_PLAIN = (str, int, bool, float, type(None))
+_BY_TEXT = ("torch:dtype", "torch:device")
+
+
+@dataclass(frozen=True)
+class NamedKey:
+    """A key read back from JSON that is no plain constant: "builtins:type" and "package.module:Class", "package.module:Enum" and a member's name,
+    "torch:dtype" and "torch.float32"."""
+
+    type: str
+    value: str
+
+
+def is_key(key: object) -> bool:
+    """Whether a key can be part of a path: its text names it in any process."""
+    if isinstance(key, tuple):
+        return all(map(is_key, key))
+    if isinstance(key, enum.Enum):
+        return type(key).__members__.get(key.name) is key and "<locals>" not in type(key).__qualname__
+    return type(key) in (*_PLAIN, bytes) or isinstance(key, type) and "<locals>" not in key.__qualname__ or _name(type(key)) in _BY_TEXT
+
+
+def key_json(key: Any) -> dict[str, Any]:
+    """A key that is no plain constant, as JSON: {"type": ..., "value": ...}."""
+    if isinstance(key, type):
+        return {"type": "builtins:type", "value": _name(key)}
+    if isinstance(key, NamedKey):
+        return {"type": key.type, "value": key.value}
+    if isinstance(key, enum.Enum):
+        return {"type": _name(type(key)), "value": key.name}
+    return {"type": _name(type(key)), "value": key.hex() if isinstance(key, bytes) else str(key)}
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _key_text(key: Any) -> str:
+    if isinstance(key, tuple):
+        return f"({''.join(_key_text(part) + ', ' for part in key).strip(' ' if len(key) == 1 else ', ')})"
+    if type(key) in _PLAIN:
+        return repr(key)
+    named = key_json(key)
+    kind, value = named["type"], named["value"]
+    if kind == "builtins:bytes":
+        return repr(bytes.fromhex(value))
+    if kind == "torch:device":
+        return f"torch.device({value!r})"
+    return value.partition(":")[2] if kind == "builtins:type" else value if kind in _BY_TEXT else f"{kind.partition(':')[2]}.{value}"
+
+
 def _encode(part: Any) -> Any:
-    return {"tuple": [_encode(p) for p in part]} if isinstance(part, tuple) else part
+    if isinstance(part, tuple):
+        return {"tuple": [_encode(p) for p in part]}
+    return part if type(part) in _PLAIN else {"constant": key_json(part)}
 
 
 def _decode(part: Any) -> Any:
-    return tuple(_decode(p) for p in part["tuple"]) if isinstance(part, dict) else part
+    if not isinstance(part, dict):
+        return part
+    return tuple(_decode(p) for p in part["tuple"]) if "tuple" in part else NamedKey(part["constant"]["type"], part["constant"]["value"])

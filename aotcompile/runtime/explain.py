@@ -8,8 +8,22 @@ from typing import Any, Sequence
 
 import torch
 
-from aotcompile.runtime.guards import DTYPES, TENSOR_CLASSES, Guards, class_name, decode_step, evaluate, expression, free_symbols, share_memory
-from aotcompile.runtime.state import describe_state, plain_storage, state_holds, state_pairs
+from aotcompile.runtime.guards import DTYPES, TENSOR_CLASSES, Guards, class_name, evaluate, expression, free_symbols
+from aotcompile.runtime.state import describe_state, plain_storage, share_memory, state_holds, state_pairs
+
+
+def _key_text(part: Any) -> str:
+    """A key of an ``item`` step as source."""
+    if not isinstance(part, dict):
+        return repr(part)
+    if "tuple" in part:
+        return f"({', '.join(map(_key_text, part['tuple']))}{',' * (len(part['tuple']) == 1)})"
+    kind, value = part["constant"]["type"], part["constant"]["value"]
+    if kind == "builtins:bytes":
+        return repr(bytes.fromhex(value))
+    if kind == "torch:device":
+        return f"torch.device({value!r})"
+    return str(value.partition(":")[2] if kind == "builtins:type" else value if kind == "torch:dtype" else f"{kind.partition(':')[2]}.{value}")
 
 
 def path_text(path: Sequence[Any]) -> str:
@@ -17,13 +31,13 @@ def path_text(path: Sequence[Any]) -> str:
     (kind, name), steps = path
     text = name if kind in ("argument", "closure", "global") else f"sys.modules[{name!r}]"
     for step in steps:
-        word, value = step[0], decode_step(step[1]) if len(step) > 1 else None
+        word, value = step[0], step[1] if len(step) > 1 else None
         if word == "attribute":
             text = f"{text}.{value}"
         elif word == "dictionary":
             text = f"{text}.__dict__[{value!r}]"
         elif word == "item":
-            text = f"{text}[{value!r}]"
+            text = f"{text}[{_key_text(value)}]"
         elif word == "type":
             text = f"type({text})"
         elif word == "keys":

@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping, Sequence
 import torch
 
 from aotcompile.runtime import digest
-from aotcompile.runtime.state import plain_storage, state_holds, state_pairs
+from aotcompile.runtime.state import plain_storage, share_memory, state_holds, state_pairs
 
 Frame = list[Any]
 Operation = Callable[[Frame], Any]
@@ -131,7 +131,7 @@ _ATOMS: dict[str, type] = {"builtins:int": int, "builtins:bool": bool, "builtins
 
 
 def _key_of(expected: Any) -> Any:
-    """The Python value of a simple constant's JSON, or of a bare JSON scalar. Raises KeyError where the value cannot be rebuilt."""
+    """The Python value of a simple constant's JSON, or of a bare JSON scalar. Raises UnsupportedPlan where the value cannot be rebuilt."""
     if not isinstance(expected, dict):
         return expected
     kind, value = expected["type"], expected["value"]
@@ -147,11 +147,19 @@ def _key_of(expected: Any) -> Any:
         return getattr(torch, value.removeprefix("torch."))
     if kind == "torch:device":
         return torch.device(value)
-    module, _, qualname = kind.partition(":")
-    found: Any = sys.modules[module]
-    for part in (*qualname.split("."), value.rpartition(".")[2]):
-        found = getattr(found, part)
+    found = named_object(value) if kind == "builtins:type" else getattr(named_object(kind), value.rpartition(".")[2], None)
+    if found is None:
+        raise UnsupportedPlan(f"the key {expected}")
     return found
+
+
+def item_key(constant: dict[str, Any], package: str, import_name: str) -> Any:
+    """The key of an ``item`` step or a ``contains`` guard. Raises UnsupportedPlan for a class or enum member that this process has not."""
+    context = Context((), {}, {}, package, import_name)
+    named = localized(constant, context)
+    if named["type"] == "builtins:type":
+        named["value"] = context.qualified(named["value"])
+    return _key_of(named)
 
 
 # ---- expressions over size symbols --------------------------------------------------------------------------------------------------------
@@ -178,16 +186,20 @@ def free_symbols(code: CodeType) -> set[str]:
 
 # ---- access paths -------------------------------------------------------------------------------------------------------------------------
 
-def decode_step(part: Any) -> Any:
-    return tuple(decode_step(p) for p in part["tuple"]) if isinstance(part, dict) else part
+def decode_step(part: Any, package: str = "", import_name: str = "") -> Any:
+    if not isinstance(part, dict):
+        return part
+    if "constant" in part:
+        return item_key(part["constant"], package, import_name)
+    return tuple(decode_step(p, package, import_name) for p in part["tuple"])
 
 
 def step_key(step: Sequence[Any]) -> tuple[Any, ...]:
     """A step's JSON as a hashable value; the type of an item's key matters (``x[1]`` is not ``x[True]``)."""
     if len(step) == 2 and type(step[1]) is str:
         return step[0], step[1]
-    parts = [decode_step(part) for part in step]
-    return (*parts, *map(type, parts))
+    parts = [str(part) if isinstance(part, dict) else part for part in step]
+    return (*parts, *map(type, step))
 
 
 def _item(container: Any, key: Any) -> Any:
@@ -196,7 +208,7 @@ def _item(container: Any, key: Any) -> Any:
     return container[key]
 
 
-def _step(step: Sequence[Any]) -> Callable[[Any], Any]:
+def _step(step: Sequence[Any], context: Context) -> Callable[[Any], Any]:
     kind = step[0]
     if kind == "attribute":
         name = step[1]
@@ -205,7 +217,7 @@ def _step(step: Sequence[Any]) -> Callable[[Any], Any]:
         name = step[1]
         return lambda value: value.__dict__[name]
     if kind == "item":
-        key = decode_step(step[1])
+        key = decode_step(step[1], context.package, context.import_name)
         return lambda value: _item(value, key)
     if kind == "type":
         return type
@@ -270,7 +282,7 @@ class Guards:
         for step in steps:
             key = (slot, step_key(step))
             known = self._slots.get(key)
-            slot = self._follow(slot, _step(step), self._new_slot(key)) if known is None else known
+            slot = self._follow(slot, _step(step, self.context), self._new_slot(key)) if known is None else known
         return slot
 
     def _root_slot(self, kind: str, name: str) -> int:
@@ -429,11 +441,9 @@ def _keys(guards: Guards, record: dict[str, Any]) -> None:
 
 def _contains(guards: Guards, record: dict[str, Any]) -> None:
     slot, present = guards.slot(record["path"]), record["expected"]["present"]
-    expected = localized(record["expected"]["key"], guards.context)
-
-    def check(frame: Frame) -> bool:
-        return (_key_of(expected) in frame[slot]) is present
-    guards.add(check)
+    key, context = record["expected"]["key"], guards.context
+    key = item_key(key, context.package, context.import_name) if isinstance(key, dict) else key
+    guards.add(lambda frame: (key in frame[slot]) is present)
 
 
 def _has_dictionary(guards: Guards, record: dict[str, Any]) -> None:
@@ -482,21 +492,6 @@ def _builtin(guards: Guards, record: dict[str, Any]) -> None:
 def _same(guards: Guards, record: dict[str, Any]) -> None:
     slot, other = guards.slot(record["path"]), guards.slot(record["expected"])
     guards.add(lambda frame: frame[slot] is frame[other])
-
-
-def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
-    """First byte and end of the memory a strided tensor reaches; (0, 0) for an empty one."""
-    if tensor.numel() == 0:
-        return 0, 0
-    first = tensor.data_ptr()
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return first, first + (last + 1) * tensor.element_size()
-
-
-def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    first, end = memory_range(one)
-    other_first, other_end = memory_range(other)
-    return first < other_end and other_first < end
 
 
 def _different(guards: Guards, record: dict[str, Any]) -> None:

@@ -148,3 +148,18 @@ def describe_state(name: str, value: Any) -> str:
     text = {"grad_enabled": "torch.is_grad_enabled()", "inference_mode": "torch.is_inference_mode_enabled()",
             "default_dtype": "torch.get_default_dtype()"}.get(name, f"torch state {name}")
     return f"{text} == {value!r} (got {STATE[name]()!r})"
+
+
+def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte and end of the memory a strided tensor reaches; (0, 0) for an empty one."""
+    if tensor.numel() == 0:
+        return 0, 0
+    first = tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return first, first + (last + 1) * tensor.element_size()
+
+
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    first, end = memory_range(one)
+    other_first, other_end = memory_range(other)
+    return first < other_end and other_first < end

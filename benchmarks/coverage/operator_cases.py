@@ -306,7 +306,7 @@ def compare(case: Case, ours: Outcome, theirs: Outcome, gradients: bool) -> None
     before = pytree.tree_leaves((case.arguments, case.keywords))
     for number, (a, b) in enumerate(zip(pytree.tree_leaves(ours.arguments), pytree.tree_leaves(theirs.arguments))):
         if isinstance(b, torch.Tensor) and not undefined:
-            compare_value(f"argument {number} afterwards", a, b, False, lambda: None)
+            compare_value(f"argument {number} afterwards", a, b, False, lambda n=number: precise.argument(n))
             if (a._version != 0) != (b._version != 0) and b.layout is torch.strided and not b.is_inference():
                 raise Differs(f"argument {number} has version {a._version}, eager {b._version}")
     del before
@@ -335,6 +335,10 @@ class Precise:
     def result(self, number: int) -> Any:
         outcome = self.outcome()
         return None if outcome.error else pytree.tree_leaves(outcome.value)[number]
+
+    def argument(self, number: int) -> Any:
+        outcome = self.outcome()
+        return None if outcome.error else pytree.tree_leaves(outcome.arguments)[number]
 
     def gradient(self, number: int) -> Any:
         outcome = self.outcome()

@@ -22,7 +22,7 @@ from aotcompile.base.span import Span
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.signals import GraphBreak
 from aotcompile.ir.guards import Guard, constant_json
-from aotcompile.ir.paths import Path
+from aotcompile.ir.paths import Path, is_key, key_json
 
 DELETED = type("Deleted", (), {"__repr__": lambda self: "<deleted>"})()
 
@@ -176,9 +176,9 @@ class Outside:
             else:
                 return self.shadow(container)[key]
         if isinstance(container, MAPPINGS) and key not in container:
-            self.guard("contains", path, {"key": constant_json(key), "present": False})
+            self.guard("contains", path, {"key": _key_json(key), "present": False})
         value = container[key]
-        return self.read(value, path.item(key))
+        return self.read(value, path.item(_checked(key)))
 
     def contains(self, container: Any, key: Any) -> bool:
         if id(container) in self.shadows:
@@ -189,7 +189,7 @@ class Outside:
         if key in self.pending.get(id(container), ()):
             return True
         present = key in container
-        self.guard("contains", self.paths[id(container)], {"key": constant_json(key), "present": present})
+        self.guard("contains", self.paths[id(container)], {"key": _key_json(key), "present": present})
         return present
 
     def length(self, container: Any) -> int:
@@ -227,7 +227,7 @@ class Outside:
             copy = container.__class__() if not isinstance(container, collections.defaultdict) else collections.defaultdict(container.default_factory)
             self._link(container, copy)
             for key, value in container.items():
-                copy[key] = self._deep(value, path.item(key))
+                copy[key] = self._deep(value, path.item(_checked(key)))
             for key, value in self.writes.pop(id(self.dictionaries.get(id(container))), {}).items():
                 copy.pop(key, None) if value is DELETED else copy.__setitem__(key, value)
         elif isinstance(container, SETS):
@@ -254,13 +254,13 @@ class Outside:
         if not all(map(_is_constant_key, keys)):
             raise GraphBreak("AOT205", f"a {kind.__name__} with keys that are objects is used as a whole")
         self.guard("keys", path, {"type": f"{kind.__module__}:{kind.__qualname__}", "keys": [constant_json(key) for key in keys]})
-        return {key: self._deep(dict.__getitem__(container, key), path.item(key)) for key in keys}
+        return {key: self._deep(dict.__getitem__(container, key), path.item(_checked(key))) for key in keys}
 
     def contains_of_subclass(self, container: dict[Any, Any], key: Any) -> bool:
         if not _is_constant_key(key):
             raise GraphBreak("AOT205", f"a {type(container).__name__} from outside is asked for a {type(key).__name__}")
         present = dict.__contains__(container, key)
-        self.guard("contains", self.paths[id(container)], {"key": constant_json(key), "present": present})
+        self.guard("contains", self.paths[id(container)], {"key": _key_json(key), "present": present})
         return present
 
     def _link(self, container: Any, copy: Any) -> None:
@@ -343,3 +343,17 @@ def qualified_name(value: Any) -> str:
     if module is None and owner is not None:
         module = owner.__name__ if isinstance(owner, types.ModuleType) else (owner if isinstance(owner, type) else type(owner)).__module__
     return f"{module}:{name}"
+
+
+def _checked(key: Any) -> Any:
+    """A container's key as part of a path. GraphBreak for one that no text names, such as an instance."""
+    if not is_key(key):
+        raise GraphBreak("AOT205", f"a dict is looked into at a key of type {type(key).__qualname__}",
+                         "Use strings, numbers, classes or enum members as keys.")
+    return key
+
+
+def _key_json(key: Any) -> dict[str, Any]:
+    """The key of a ``contains`` guard."""
+    named = not isinstance(_checked(key), (tuple, str, int, float, bytes, type(None))) or isinstance(key, enum.Enum)
+    return key_json(key) if named else constant_json(key)

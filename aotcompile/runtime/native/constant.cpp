@@ -151,19 +151,19 @@ void Constant::clear() {
   accepted_.clear();
 }
 
-Ref decode_key(PyObject* json) {
-  if (!PyDict_Check(json) || PyDict_GetItemString(json, "tuple") != nullptr) return decode_part(json);
+Ref decode_key(PyObject* json, const Context& context) {
+  if (!PyDict_Check(json) || PyDict_GetItemString(json, "tuple") != nullptr) return decode_part(json, context);
   const std::string name = text_of(field(json, "type"));
   PyObject* value = field(json, "value");
   if (name == "builtins:tuple") {
     Ref result = Ref::steal(PyTuple_New(length_of(value)));
-    for (Py_ssize_t i = 0; i < length_of(value); ++i) PyTuple_SET_ITEM(result.get(), i, decode_key(item_of(value, i)).release());
+    for (Py_ssize_t i = 0; i < length_of(value); ++i) PyTuple_SET_ITEM(result.get(), i, decode_key(item_of(value, i), context).release());
     return result;
   }
   if (name == "builtins:float") return Ref::steal(PyFloat_FromDouble(parse_float(value)));
   if (name == "builtins:bytes") return parse_bytes(value);
-  if (name == "builtins:int" || name == "builtins:str" || name == "builtins:bool" || name == "builtins:NoneType") return decode_part(value);
-  unsupported("a key of type " + name);
+  if (name == "builtins:int" || name == "builtins:str" || name == "builtins:bool" || name == "builtins:NoneType") return decode_part(value, context);
+  return item_key(json, context);
 }
 
 }  // namespace aotcompile

@@ -300,7 +300,7 @@ std::unique_ptr<Guard> GuardBuilder::build(PyObject* record, int node) {
     return std::make_unique<LengthGuard>(ClassName(text_of(field(expected, "type")), context), length);
   }
   if (kind == "keys") return make_keys_guard(context, expected);
-  if (kind == "contains") return std::make_unique<ContainsGuard>(decode_key(field(expected, "key")), field(expected, "present") == Py_True, false);
+  if (kind == "contains") return std::make_unique<ContainsGuard>(decode_key(field(expected, "key"), context), field(expected, "present") == Py_True, false);
   if (kind == "has_dictionary") {
     return std::make_unique<ContainsGuard>(interned(text_of(field(expected, "name"))), field(expected, "present") == Py_True, true);
   }

@@ -120,16 +120,22 @@ std::string Context::remap(const std::string& module) const {
   return module.compare(0, package.size() + 1, package + ".") == 0 ? import_name + module.substr(package.size()) : module;
 }
 
-Ref decode_part(PyObject* part) {
+Ref item_key(PyObject* constant, const Context& context) {
+  const Ref module = Ref::steal(PyImport_ImportModule("aotcompile.runtime.guards"));
+  return Ref::steal(PyObject_CallMethod(module.get(), "item_key", "Oss", constant, context.package.c_str(), context.import_name.c_str()));
+}
+
+Ref decode_part(PyObject* part, const Context& context) {
   if (!PyDict_Check(part)) {
     if (!PyUnicode_Check(part)) return Ref::borrow(part);
     PyObject* name = new_reference(part);
     PyUnicode_InternInPlace(&name);
     return Ref::steal(name);
   }
+  if (PyObject* constant = optional_field(part, "constant")) return item_key(constant, context);
   PyObject* items = field(part, "tuple");
   Ref result = Ref::steal(PyTuple_New(length_of(items)));
-  for (Py_ssize_t i = 0; i < length_of(items); ++i) PyTuple_SET_ITEM(result.get(), i, decode_part(item_of(items, i)).release());
+  for (Py_ssize_t i = 0; i < length_of(items); ++i) PyTuple_SET_ITEM(result.get(), i, decode_part(item_of(items, i), context).release());
   return result;
 }
 
@@ -155,7 +161,7 @@ PathTree::Node PathTree::root_node(PyObject* root, const Context& context) const
   return node;
 }
 
-PathTree::Node PathTree::step_node(PyObject* step, int parent) const {
+PathTree::Node PathTree::step_node(PyObject* step, int parent, const Context& context) const {
   const std::string kind = text_of(item_of(step, 0));
   Node node{Kind::Type, parent, -1, Ref(), repr_of(step)};
   if (kind == "attribute" || kind == "dictionary") {
@@ -163,7 +169,7 @@ PathTree::Node PathTree::step_node(PyObject* step, int parent) const {
     node.key = interned(text_of(item_of(step, 1)));
   } else if (kind == "item") {
     node.kind = Kind::Item;
-    node.key = decode_part(item_of(step, 1));
+    node.key = decode_part(item_of(step, 1), context);
     if (PyLong_CheckExact(node.key.get())) {
       node.index = PyLong_AsSsize_t(node.key.get());
       if (node.index == -1 && PyErr_Occurred()) PyErr_Clear();
@@ -193,7 +199,7 @@ int PathTree::insert(Node node) {
 int PathTree::add(PyObject* path, const Context& context) {
   int node = insert(root_node(item_of(path, 0), context));
   PyObject* steps = item_of(path, 1);
-  for (Py_ssize_t i = 0; i < length_of(steps); ++i) node = insert(step_node(item_of(steps, i), node));
+  for (Py_ssize_t i = 0; i < length_of(steps); ++i) node = insert(step_node(item_of(steps, i), node, context));
   return node;
 }
 

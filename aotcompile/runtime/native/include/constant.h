@@ -50,7 +50,7 @@ class Constant {
   Ref accepted_;  // ByText: the last object found equal
 };
 
-// A dictionary or set key: {"type", "value"} of a basic type, {"tuple": [...]}, or a bare JSON constant. NotImplementedError for other types.
-Ref decode_key(PyObject* json);
+// A dictionary or set key: {"type", "value"} of a basic type, {"tuple": [...]}, or a bare JSON constant; others by `guards.item_key`.
+Ref decode_key(PyObject* json, const Context& context);
 
 }  // namespace aotcompile

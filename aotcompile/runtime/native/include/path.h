@@ -69,14 +69,17 @@ class PathTree {
 
   int insert(Node node);
   Node root_node(PyObject* root, const Context& context) const;
-  Node step_node(PyObject* step, int parent) const;
+  Node step_node(PyObject* step, int parent, const Context& context) const;
   PyObject* follow(const Node& node, const Frame& frame, const Context& context) const;
 
   std::vector<Node> nodes_;
   std::map<std::pair<int, std::string>, int> index_;  // (parent, text) -> node
 };
 
-// A path part or a key from JSON: {"tuple": [...]} is a tuple, everything else is itself.
-Ref decode_part(PyObject* part);
+// A path part or a key from JSON: {"tuple": [...]} is a tuple, {"constant": {...}} what `guards.item_key` gives, everything else is itself.
+Ref decode_part(PyObject* part, const Context& context);
+
+// `guards.item_key`: a class, an enum's member, a dtype, ... by name.
+Ref item_key(PyObject* constant, const Context& context);
 
 }  // namespace aotcompile
