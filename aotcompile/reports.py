@@ -63,7 +63,8 @@ def table_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 class FunctionReport:
     """One function after a build.
 
-    ``bytes``: of its binaries; ``seconds``: the time spent on it; ``eager``: what of it stays eager, and why."""
+    ``bytes``: of its binaries; ``seconds``: the time spent on it; ``eager``: what of it stays eager, and why;
+    ``notes``: what is compiled for less than was asked for (a dynamic size that the code fixes)."""
 
     name: str                                  # "mypkg.model:Net.forward"
     file: str
@@ -75,11 +76,13 @@ class FunctionReport:
     bytes: int = 0
     seconds: float = 0.0
     eager: tuple[Diagnostic, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {"function": self.name, "file": self.file, "regions": self.regions, "variants": self.variants,
                 "breaks": [b.as_json() for b in self.breaks], "kernels": self.kernels, "library_calls": self.library_calls, "bytes": self.bytes,
-                "seconds": round(self.seconds, 3), "eager": [d.as_json() for d in self.eager]}
+                "seconds": round(self.seconds, 3), "eager": [d.as_json() for d in self.eager],
+                "notes": [d.as_json() for d in self.notes]}
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ class BuildReport:
         table = table_text(head, rows)
         lines = [table[0]]
         for function, line in zip(self.functions, table[1:]):
-            lines += [line, *(f"  {b}" for b in function.breaks), *(f"  eager: {d}" for d in function.eager)]
+            lines += [line, *(f"  {b}" for b in function.breaks), *(f"  eager: {d}" for d in function.eager),
+                      *(f"  note: {d}" for d in function.notes)]
         regions, breaks = sum(f.regions for f in self.functions), sum(len(f.breaks) for f in self.functions)
         total = ", ".join((count(len(self.functions), "function"), count(regions, "region"), count(breaks, "break")))
         return "\n".join([*(lines if self.functions else ()), f"{total}, in {self.seconds:.1f} s -> {self.out}"])
@@ -149,10 +153,12 @@ class FunctionExplanation:
     regions: tuple[RegionExplanation, ...]
     breaks: tuple[BreakLine, ...]
     eager: tuple[Diagnostic, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {"function": self.name, "signature_source": self.signature_source, "regions": [r.as_json() for r in self.regions],
-                "breaks": [b.as_json() for b in self.breaks], "eager": [d.as_json() for d in self.eager]}
+                "breaks": [b.as_json() for b in self.breaks], "eager": [d.as_json() for d in self.eager],
+                "notes": [d.as_json() for d in self.notes]}
 
 
 @dataclass(frozen=True)
@@ -192,6 +198,7 @@ class Explanation:
             for _, _, text in sorted(parts, key=lambda part: part[:2]):
                 lines += text
             lines += [f"  eager    {d}" for d in function.eager]
+            lines += [f"  note     {d}" for d in function.notes]
         total = (count(self.graph_count, "graph"), count(self.break_count, "break"), count(self.operator_count, "operator"))
         return "\n".join([*lines, ", ".join(total)])
 

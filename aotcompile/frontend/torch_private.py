@@ -47,9 +47,21 @@ class NamedSource(Source):
         return isinstance(other, NamedSource) and other.text == self.text
 
 
+class WatchedShapeEnv(ShapeEnv):
+    """A ShapeEnv that tells when the code makes a symbol a constant: ``on_fixed(symbol, value)``."""
+
+    on_fixed: Any = None
+
+    def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
+        before = a in self.replacements
+        super()._set_replacement(a, tgt, msg)
+        if self.on_fixed is not None and not before and a in self.replacements and self.replacements[a].is_number:
+            self.on_fixed(a, self.replacements[a])
+
+
 def new_fake_mode() -> FakeTensorMode:
     """A fake tensor mode whose sizes may be 0 or 1 like any other."""
-    return FakeTensorMode(shape_env=ShapeEnv(specialize_zero_one=False, duck_shape=False), allow_non_fake_inputs=False, static_shapes=False)
+    return FakeTensorMode(shape_env=WatchedShapeEnv(specialize_zero_one=False, duck_shape=False), allow_non_fake_inputs=False, static_shapes=False)
 
 
 def new_size(environment: ShapeEnv, name: str, hint: int, minimum: int, maximum: int | None) -> torch.SymInt:

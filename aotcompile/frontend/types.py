@@ -174,6 +174,7 @@ class FunctionResult:
     variants: dict[int, tuple[CapturedVariant, ...]]
     breaks: tuple[Break, ...]
     eager: tuple[Diagnostic, ...] = ()
+    notes: tuple[Diagnostic, ...] = ()                 # what is compiled, but not as general as was asked for
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _function_report(function: BuiltFunction, analysis: Analysis, contents: Pack
     return FunctionReport(
         f"{result.module}:{result.qualname}", result.file, sum(1 for made in function.variants.values() if made), len(variants), _breaks(result),
         sum(v.kernel_count for v in variants), sum(v.library_count for v in variants), sum(len(v.kernels.text) for v in variants if v.kernels),
-        function.seconds, result.eager)
+        function.seconds, result.eager, result.notes)
 
 
 def _breaks(result: FunctionResult) -> tuple[BreakLine, ...]:
@@ -171,7 +171,7 @@ def explanation_of(name: str, analysis: Analysis, sources: dict[str, str]) -> Ex
             regions.append(RegionExplanation(f"{result.qualname}:r{region.index}", result.file, region.lines, variants,
                                              "" if variants else "nothing captured"))
         full = f"{result.module}:{result.qualname}"
-        functions.append(FunctionExplanation(full, sources.get(full, ""), tuple(regions), _breaks(result), result.eager))
+        functions.append(FunctionExplanation(full, sources.get(full, ""), tuple(regions), _breaks(result), result.eager, result.notes))
     return Explanation(name, tuple(functions))
 
 

@@ -9,6 +9,8 @@ from typing import Any, Callable
 import torch
 import torch.fx
 
+from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.base.span import Span
 from aotcompile.frontend.capture.epilogue import EpilogueBuilder
 from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
 from aotcompile.frontend.capture.outside import Outside
@@ -54,6 +56,7 @@ class Captured:
     variant: CapturedVariant
     result: Any
     symbols: SymbolTable
+    notes: tuple[Diagnostic, ...] = ()
 
 
 class Capture:
@@ -75,6 +78,8 @@ class Capture:
         self._storages: dict[int, int] = {}
         self._numbers: dict[Path, Any] = {}
         self._versions: list[int] = []
+        self._fixed: dict[Any, Span | None] = {}
+        self.fake_mode.shape_env.on_fixed = self._note_fixed
         self._stored_names: dict[types.CodeType, frozenset[str]] = {}
 
     # ---- stand-ins ----------------------------------------------------------------------------------------------------------------------------
@@ -217,7 +222,22 @@ class Capture:
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
             tuple(self._strides_text(fake) for fake in builder.outputs))
-        return Captured(variant, result, self.symbols)
+        return Captured(variant, result, self.symbols, self._fixed_sizes())
+
+    def _note_fixed(self, symbol: Any, value: Any) -> None:
+        self._fixed.setdefault(symbol, self.interpreter.span())
+
+    def _fixed_sizes(self) -> tuple[Diagnostic, ...]:
+        """The dynamic sizes that the code has made constants, with the place that did."""
+        notes = []
+        for key, place in self._fixed.items():
+            symbol = self.symbols.symbols.get(key)
+            value = self.symbols.environment.replace(key)
+            if symbol is not None and symbol.kind == "size" and value.is_number:
+                size = f"{self._inputs[symbol.input][1]}.shape[{symbol.dimension}]"
+                notes.append(Diagnostic("AOT216", "note", f"the dynamic size {size} is fixed to {value}: this needs its value.", place,
+                                        "Give another example input for each size that matters, or write it with tensor operations."))
+        return tuple(notes)
 
     def _reads_grad_state(self) -> bool:
         return self.recorder.reads_requires_grad or any(

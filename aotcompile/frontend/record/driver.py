@@ -21,6 +21,7 @@ from aotcompile.frontend.record.recorder import (
     FoundBreak,
     FoundEmpty,
     FoundException,
+    FoundNote,
     FoundRefusal,
     FoundVariant,
     Key,
@@ -55,6 +56,7 @@ class _State:
     empty: set[str] = field(default_factory=set)
     variants: dict[str, list[CapturedVariant]] = field(default_factory=dict)
     refusals: dict[str, list[FoundRefusal]] = field(default_factory=dict)
+    notes: list[Diagnostic] = field(default_factory=list)
     locator: Locator | None = None
     instructions: list[BytecodeBreak] = field(default_factory=list)     # the breaks of a function without source
 
@@ -182,7 +184,7 @@ class Frontend:
     def _learn(self, records: Sequence[Any]) -> bool:
         """Take in a round's records; True when something was split differently from before."""
         for state in self._states.values():
-            state.variants, state.refusals, state.empty = {}, {}, set()
+            state.variants, state.refusals, state.empty, state.notes = {}, {}, set(), []
         changed: dict[Key, _State] = {}
         places: set[tuple[Any, ...]] = set()
         for record in records:
@@ -202,6 +204,8 @@ class Frontend:
                 self._states[record.key].empty.add(record.identity)
             elif isinstance(record, FoundRefusal):
                 self._states[record.key].refusals.setdefault(record.identity, []).append(record)
+            elif isinstance(record, FoundNote):
+                self._states[record.key].notes.append(record.note)
             elif isinstance(record, FoundException):
                 self._exceptions.append(record.text)
         for state in changed.values():
@@ -256,7 +260,7 @@ class Frontend:
             eager = [*self._eager_notes(state), *state.split.eager, *extra]
             lines = (state.source.first_line, state.source.first_line + state.source.text.count("\n"))
             results.append(FunctionResult(key[0], names[key], state.source.file, lines, split, variants if split else {}, tuple(state.breaks),
-                                          tuple(eager)))
+                                          tuple(eager), tuple(dict.fromkeys(state.notes))))
         return FrontendResult(tuple(results))
 
     def _leads_to_split(self, state: _State) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping
 
 import torch
 
+from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.frontend.bytecode.source import bytecode_source
 from aotcompile.frontend.bytecode.split import BytecodeSplit
 from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
@@ -43,6 +44,14 @@ class FoundEmpty:
 
     key: Key
     identity: str
+
+
+@dataclass(frozen=True)
+class FoundNote:
+    """Something to say of a captured variant."""
+
+    key: Key
+    note: Diagnostic
 
 
 @dataclass(frozen=True)
@@ -210,6 +219,8 @@ class RecordingStub:
         if isinstance(outcome, Refused):
             recording.send(FoundRefusal(self.key, self.identity, outcome.code, outcome.reason, outcome.hint))
             return None
+        for note in outcome.notes:
+            recording.send(FoundNote(self.key, note))
         if not outcome.variant.operator_count:
             recording.send(FoundEmpty(self.key, self.identity))
         elif outcome.variant not in known:

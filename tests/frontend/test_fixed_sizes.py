@@ -1,0 +1,42 @@
+"""A dynamic size that the code makes a constant is reported with the line that does it."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import aotcompile
+
+
+def counts_rows(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    for number in range(x.shape[0]):
+        y = y + number
+    return y
+
+
+def compares(x: torch.Tensor) -> torch.Tensor:
+    y = x.exp()
+    return y + (1 if x.shape[0] == 8 else 2)
+
+
+def meets_a_constant(x: torch.Tensor) -> torch.Tensor:
+    return (x.t() + torch.ones(8)).t()
+
+
+def general(x: torch.Tensor) -> torch.Tensor:
+    return x[:x.shape[0] // 2].sum(0) * x.shape[0] if x.shape[0] > 2 else x.sum(0)
+
+
+@pytest.mark.parametrize(("function", "offset"), [(counts_rows, 2), (compares, 2), (meets_a_constant, 1), (general, None)])
+def test_the_line_is_named(function: Any, offset: int | None) -> None:
+    explanation = aotcompile.explain(function, example_inputs=((torch.randn(8, 3),), {}), dynamic_shapes=({0: "B"},))
+    notes = [note for found in explanation.functions for note in found.notes]
+    if offset is None:
+        assert not notes
+        return
+    [note] = notes
+    assert note.code == "AOT216" and "x.shape[0] is fixed to 8" in note.message
+    assert note.span is not None and note.span.file == "test_fixed_sizes.py" and note.span.line == function.__code__.co_firstlineno + offset
+    assert "AOT216" in explanation.as_text()
