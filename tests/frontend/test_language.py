@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import Any
 
 import pytest
@@ -10,6 +11,17 @@ import torch
 import aotcompile
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Kind(enum.Enum):
+    FIRST = 1
+    SECOND = 2
+
+
+BY_KIND = {Kind.FIRST: 2, Kind.SECOND: 3}
+BY_TYPE = {int: lambda x, v: x * v, str: lambda x, v: x + len(v)}
+BY_OTHER = {torch.float32: 2, (1, "a"): 3, b"x": 5, None: 7}
+TYPES = {int, str}
 
 
 def compiled(function: Any, *arguments: Any) -> Any:
@@ -124,3 +136,32 @@ def test_a_replaced_function_of_a_library_is_noticed(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     torch.testing.assert_close(made(torch.ones(2, 3)), function(torch.ones(2, 3)))
     assert [(region.hits, region.misses) for region in aotcompile.info(made).report().regions] == [(2, 1)]
+
+
+def test_tables_with_keys_that_go_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: torch.Tensor, kind: Kind) -> Any:
+        y = BY_TYPE[type(x.shape[0])](x, BY_KIND[kind]) + BY_TYPE[str](x, "abc")
+        return y * BY_OTHER[x.dtype] * BY_OTHER[(1, "a")] + BY_OTHER[b"x"] + BY_OTHER[None] + (int in TYPES), sum(BY_KIND.values())
+
+    made = compiled(function, torch.ones(2), Kind.SECOND)
+    torch.testing.assert_close(made(torch.ones(2), Kind.SECOND), function(torch.ones(2), Kind.SECOND))
+    monkeypatch.setitem(BY_KIND, Kind.SECOND, 10)
+    torch.testing.assert_close(made(torch.ones(2), Kind.SECOND), function(torch.ones(2), Kind.SECOND))
+    torch.testing.assert_close(made(torch.ones(2), Kind.FIRST), function(torch.ones(2), Kind.FIRST))
+    assert [(region.hits, region.misses) for region in aotcompile.info(made).report().regions] == [(1, 2)]
+
+
+def test_checkpoint_is_a_call_of_its_function() -> None:
+    layer = torch.nn.Linear(3, 3)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.utils.checkpoint.checkpoint(lambda t: torch.sin(layer(t)), x, use_reentrant=False) * 2
+
+    x = torch.ones(2, 3, requires_grad=True)
+    made = aotcompile.compile(function, example_inputs=((x,), {}), backend="aot_eager")
+    made(x).sum().backward()
+    gradients = x.grad, layer.weight.grad
+    x.grad = layer.weight.grad = None
+    function(x).sum().backward()
+    torch.testing.assert_close(gradients, (x.grad, layer.weight.grad))
+    assert hits(made) == 1 and not aotcompile.info(made).breaks

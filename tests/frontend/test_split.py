@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aotcompile.base.span import Span
+from aotcompile.frontend.record.source import settled_variables
 from aotcompile.frontend.split import function_text, locate, split_function
 from aotcompile.frontend.types import Break, SplitSource
 
@@ -471,3 +472,20 @@ def test_locate() -> None:
     found = locate(source, 2, 11, 2, 22)
     assert isinstance(found, ast.Call) and ast.unparse(found) == "g(x).item()"
     assert isinstance(locate(source, 2, 26, 2, 30), ast.Return)
+
+
+@pytest.mark.parametrize("binding, settled", [
+    ("k = 1", True), ("k = 1\n    k = 2", False), ("for k in range(3): pass", False), ("while x:\n        k = 1", False), ("k = 1\n    del k", False),
+    ("k = 1\n    def other():\n        nonlocal k\n        k = 2", False), ("if x:\n        k = 1", True), ("import math as k", True), ("k = 1; k += 1", False),
+    ("with x as k: pass", True), ("[k for k in x]\n    k = 1", True), ("[(k := 1) for j in x]", False), ("try: pass\n    except ValueError as k: pass", False),
+])
+def test_variables_of_enclosing_functions_that_are_bound_once(binding: str, settled: bool) -> None:
+    text = f"def outer(x):\n    {binding}\n    def inner(y):\n        return [lambda: k, y]\n    return inner\n"
+    line = 1 + text.splitlines().index("    def inner(y):")
+    assert settled_variables(text, line, ["k", "unknown"]) == (frozenset({"k"}) if settled else frozenset())
+
+
+def test_an_inner_function_may_capture_a_settled_variable() -> None:
+    source = "def f(x):\n    y = x + 1\n    return apply(lambda t: t * k, y)\n"
+    assert not [note for note in split_function(source, [], freevars=("k",), settled={"k"}).eager if note.code == "AOT251"]
+    assert [note for note in split_function(source, [], freevars=("k",)).eager if note.code == "AOT251"]

@@ -147,6 +147,8 @@ class GraphRecorder(TorchFunctionMode):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run ``function`` on fakes and write it down."""
+        if _changes_arguments(function):
+            raise GraphBreak("AOT205", f"the custom operator {function} changes its arguments")
         if function is _T.__getitem__ or function is _T.__setitem__:
             return self._item(function, arguments, keywords)
         if function is torch.tensor and arguments and isinstance(arguments[0], SYMBOLIC):
@@ -330,6 +332,17 @@ class GraphRecorder(TorchFunctionMode):
 
 # Methods written in Python that carry another method's name: ``Tensor.__pow__.__name__`` is "pow".
 _METHODS = {value: name for name, value in vars(_T).items() if isinstance(value, types.FunctionType)}
+
+
+_OF_TORCH = ("aten", "prims", "prim")
+
+
+def _changes_arguments(function: Any) -> bool:
+    """Whether it is an operator of the user's (`torch.library`) that writes to tensors it is given."""
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        own = function._qualified_op_name.partition("::")[0] not in _OF_TORCH
+        return own and any(_changes_arguments(getattr(function, name)) for name in function.overloads())
+    return isinstance(function, torch._ops.OpOverload) and function.namespace not in _OF_TORCH and function._schema.is_mutable
 
 
 def _method_name(function: Any) -> str | None:

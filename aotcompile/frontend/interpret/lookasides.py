@@ -16,6 +16,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable
 
 import torch
+import torch.utils.checkpoint
 
 from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
@@ -443,6 +444,15 @@ def _cond(i: "Interpreter", condition: Any, if_true: Any, if_false: Any, operand
 
 if isinstance(torch.autograd.Function.apply, types.MethodType):
     lookaside(torch.autograd.Function.apply.__func__)(custom_function.apply)
+
+
+@lookaside(torch.utils.checkpoint.checkpoint)
+def _checkpoint(i: "Interpreter", function: Any, *arguments: Any, use_reentrant: bool | None = None, context_fn: Any = None, **keywords: Any) -> Any:
+    """What is recomputed in the backward pass is decided when the graph is partitioned: here it is a call."""
+    if use_reentrant is not False or context_fn is not None:
+        raise GraphBreak("AOT205", "torch.utils.checkpoint with use_reentrant=True or a context_fn", "Pass use_reentrant=False.")
+    own = ("preserve_rng_state", "determinism_check", "debug", "early_stop")
+    return i.call(function, arguments, {name: value for name, value in keywords.items() if name not in own})
 
 
 @lookaside(torch.is_tensor)

@@ -65,7 +65,7 @@ class _State:
             self.split = split_bytecode(self.source, self.instructions, keep)
             return
         self.split = split_function(self.source.text, self.breaks, first_line=self.source.first_line, freevars=self.source.freevars,
-                                    region_filter=keep)
+                                    settled=self.source.settled, region_filter=keep)
 
     def locate(self) -> Locator:
         if self.locator is None:

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import linecache
 import re
 import textwrap
 import types
@@ -28,6 +30,7 @@ class FunctionSource:
     indent: int
     freevars: tuple[str, ...]
     digest: str
+    settled: frozenset[str] = frozenset()          # free variables that are bound once and for all
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -54,7 +57,77 @@ def function_source(function: types.FunctionType, digest: str) -> FunctionSource
     skip = tree.body[0].lineno - 1
     text = "".join(text.splitlines(keepends=True)[skip:])
     module, qualname = defined_as(function)
-    return FunctionSource(module, qualname, file_label(code.co_filename, module), text, start + skip, indent, code.co_freevars, digest)
+    return FunctionSource(module, qualname, file_label(code.co_filename, module), text, start + skip, indent, code.co_freevars, digest,
+                          settled_variables(_file_text(code.co_filename), start + skip, code.co_freevars))
+
+
+def _file_text(filename: str) -> str:
+    return "".join(linecache.getlines(filename))
+
+
+@functools.lru_cache(maxsize=64)
+def _functions(text: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, ...]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+
+
+def settled_variables(text: str, line: int, names: Sequence[str]) -> frozenset[str]:
+    """Those free variables of the function defined at ``line`` of a file that their owner binds exactly once, outside loops: a copy of such a
+    variable is as good as the variable."""
+    around = [node for node in _functions(text) if node.lineno <= line <= (node.end_lineno or 0)] if names else []
+    around.sort(key=lambda node: (node.lineno, node.col_offset), reverse=True)
+    own = next((index for index, node in enumerate(around) if node.lineno == line and not isinstance(node, ast.Lambda)), None)
+    if own is None:
+        return frozenset()
+    settled = set()
+    for name in names:
+        for owner in around[own + 1:]:
+            found = list(_bindings(owner, name))
+            if found:
+                once = len(found) == 1 and not found[0]
+                if once and not any(isinstance(node, ast.Nonlocal) and name in node.names for node in ast.walk(owner)):
+                    settled.add(name)
+                break
+    return frozenset(settled)
+
+
+def _bindings(owner: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: str) -> Iterator[bool]:
+    """The places where a function binds or deletes one of its variables; True for those that may run more than once."""
+    given = owner.args
+    for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))):
+        if argument.arg == name:
+            yield False
+
+    def walk(node: ast.AST, repeated: bool) -> Iterator[bool]:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if node.name == name:
+                yield repeated
+            return
+        if isinstance(node, ast.Lambda):
+            return
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            yield repeated or isinstance(node.ctx, ast.Del)
+        elif isinstance(node, (ast.Nonlocal, ast.Global)) and name in node.names:
+            yield True
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+            yield True
+        elif isinstance(node, ast.alias) and (node.asname or node.name.partition(".")[0]) == name:
+            yield repeated
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name == name or (
+                isinstance(node, ast.MatchMapping) and node.rest == name):
+            yield True
+        inside = repeated or isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+                yield from walk(child, inside)
+            elif any(isinstance(each, ast.NamedExpr) and each.target.id == name for each in ast.walk(child)):
+                yield True
+
+    for statement in owner.body if isinstance(owner.body, list) else []:
+        yield from walk(statement, False)
 
 
 def defined_as(function: types.FunctionType) -> tuple[str, str]:

@@ -36,6 +36,7 @@ class Function:
     freevars: set[str]
     declared_global: set[str]
     declared_nonlocal: set[str]
+    settled: frozenset[str] = frozenset()                      # free variables that never change again
 
 
 class Unfit(Exception):
@@ -124,7 +125,7 @@ class Planner:
         function = self.function
         self.shared: dict[str, bool] = {}                      # name -> every mention must be eager
         for name in sorted((every.captured | every.rebound) & function.variables - {"__class__"}):
-            if name in every.rebound or name in function.freevars or self.flow.rebound_after_capture(name):
+            if name in every.rebound or name in function.freevars - function.settled or self.flow.rebound_after_capture(name):
                 self.shared[name] = name in every.rebound
         for name in sorted(function.declared_nonlocal):
             self.shared[name] = name in every.rebound

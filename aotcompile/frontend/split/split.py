@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
@@ -25,15 +25,17 @@ FRAME_READERS = frozenset({"locals", "exec", "eval", "vars", "dir"})
 
 
 def split_function(source: str, breaks: Sequence[Break], *, first_line: int = 1, freevars: Sequence[str] = (),
+                   settled: Collection[str] = (),
                    region_filter: Callable[[RegionSource], bool] | None = None, indent: int = 0, class_name: str = "", file: str = "",
                    fixed_callee: Callable[[str], bool] | None = None) -> SplitSource:
     """Cuts a function into regions around its breaks.
 
     ``source``: the dedented text of one function definition (decorators, if there are any, stay on the rewritten function); its first line is line
     ``first_line`` of the user's ``file``, and its text stood ``indent`` columns to the right there. Spans of ``breaks`` are places of that file.
-    ``freevars``: ``co_freevars``. ``region_filter`` may refuse a region: its statements stay in place. ``class_name``: the class whose body the
-    function stands in, for private names (``__x``). ``fixed_callee``: whether a call's function ("self.norm") is surely the same object before and
-    after its arguments are evaluated (default: globals, attributes of the first parameter, methods of tensors and containers are).
+    ``freevars``: ``co_freevars``; ``settled``: those that are bound once and for all. ``region_filter`` may refuse a region: its statements stay in
+    place. ``class_name``: the class whose body the function stands in, for private names (``__x``). ``fixed_callee``: whether a call's function
+    ("self.norm") is surely the same object before and after its arguments are evaluated (default: globals, attributes of the first parameter,
+    methods of tensors and containers are).
 
     A function that cannot be split comes back unchanged, without regions, and with a diagnostic in ``eager``.
     """
@@ -50,7 +52,7 @@ def split_function(source: str, breaks: Sequence[Break], *, first_line: int = 1,
     why = _unsplittable(tree)
     if why:
         return _unsplit(source, name, first_line, file, "AOT250", f"{why}; the function is not split.")
-    return _split(text, tree, breaks, set(freevars), region_filter, class_name, file, fixed_callee)
+    return _split(text, tree, breaks, set(freevars), region_filter, class_name, file, fixed_callee, frozenset(settled))
 
 
 def function_text(split: SplitSource) -> str:
@@ -90,7 +92,7 @@ def _free_prefix(wanted: str, used: set[str]) -> str:
 
 def _split(text: Text, tree: ast.FunctionDef | ast.AsyncFunctionDef, breaks: Sequence[Break], freevars: set[str],
            region_filter: Callable[[RegionSource], bool] | None, class_name: str, file: str,
-           fixed_callee: Callable[[str], bool] | None) -> SplitSource:
+           fixed_callee: Callable[[str], bool] | None, settled: frozenset[str]) -> SplitSource:
     parameters = parameter_names(tree.args)
     own, names = local_names(tree)
     used = names.mentioned | {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -103,7 +105,7 @@ def _split(text: Text, tree: ast.FunctionDef | ast.AsyncFunctionDef, breaks: Seq
     expressions = Expressions(marks, scope)
     statements = Statements(text, expressions)
     items = statements.block(block_statements(text.function.body))
-    function = Function(tree.name, file, parameters, variables, freevars, names.globals, names.nonlocals)
+    function = Function(tree.name, file, parameters, variables, freevars, names.globals, names.nonlocals, settled)
     mangle = _Mangle(class_name) if class_name.strip("_") else None
     receiver = parameters[0] if parameters else ""
     sources: dict[int, RegionSource] = {}
