@@ -47,6 +47,17 @@ def default_is_one_object(x, s):
     return x + len(push(2)), push(3)
 
 
+def function_attributes(x, s):
+    k = 3
+
+    def f(a: int, b: float = 2.0, *, c: str = "z") -> float:
+        return a * k + b
+
+    def g(a: int) -> None:
+        return a
+    return f(x), f.__annotations__, f.__defaults__, f.__kwdefaults__, f.__qualname__, g(x), g.__annotations__
+
+
 def star_arguments(x, s):
     def f(a, *args, k=1, **named):
         return a, args, k, sorted(named)

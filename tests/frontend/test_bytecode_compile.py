@@ -51,7 +51,7 @@ PROGRAMS = {
     "a break between": ("def f(x):\n    y = torch.relu(x) * 2\n    z = outside(y)\n    return torch.tanh(z) + y\n", (X,), 2),
     "a break inside an expression": ("def f(x):\n    return torch.relu(x) + outside(x * 2) * float(x.sum().item()) + x\n", (X,), 3),
     "a call that reads a value": ("def f(x):\n    return torch.add(torch.sin(x), torch.cos(x), alpha=float(x.sum().item()))\n", (X,), 2),
-    "branches": ("def f(x):\n    y = x + 1\n    if y.sum() > 0:\n        y = y * 2\n    else:\n        y = y - 5\n    return y.relu()\n", (X,), 4),
+    "branches": ("def f(x):\n    y = x + 1\n    if y.sum() > 0:\n        y = y * 2\n    else:\n        y = y - 5\n    return (y.relu() + y) * 2\n", (X,), 4),
     "a loop with a break inside": ("def f(x):\n    for i in range(3):\n        x = x * 2 + i\n        outside(x)\n    return x - 1\n", (X,), 2),
     "a try around a break": (
         "def f(x):\n    y = x.exp()\n    try:\n        outside(y)\n        [][1]\n    except IndexError as e:\n        log.append(str(e))\n    return y + 1\n",

@@ -6,6 +6,7 @@ Operations that do two things at once are taken apart, so that the program can b
     LOAD_METHOD name        ->  PUSH_NULL; SWAP 2; LOAD_ATTR name          (3.11; the same for LOAD_ATTR with a method's flag of 3.12)
     LOAD_GLOBAL NULL + name ->  PUSH_NULL; LOAD_GLOBAL name
     LOAD_FAST_LOAD_FAST a b ->  LOAD_FAST a; LOAD_FAST b                   (3.13)
+    COMPARE_OP bool(>)      ->  COMPARE_OP >; TO_BOOL                      (3.13)
 
 From 3.12 on a comprehension is part of the function it stands in. Its variable is put aside and comes back at its end, also when it has no value:
 
@@ -355,6 +356,8 @@ def _parts(item: Instr) -> list[tuple[str, Any]]:
         first, second = {"LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"), "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
                          "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST")}[name]
         return [(first, argument[0]), (second, argument[1])]
+    if name == "COMPARE_OP" and str(argument.name).endswith("_CAST"):
+        return [(name, bytecode.Compare[argument.name.removesuffix("_CAST")]), ("TO_BOOL", bytecode.UNSET)]
     return [(name, argument)]
 
 

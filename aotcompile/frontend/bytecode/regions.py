@@ -62,10 +62,13 @@ def callee_slot(program: Program, index: int) -> tuple[int, Slot] | None:
 
 
 def excluded_operations(program: Program, breaks: Collection[int]) -> set[int]:
-    """The operations that stay outside: the breaks, with the whole call sequence and the loading of a method that is called."""
+    """The operations that stay outside: the breaks, with the whole call sequence, the loading of a method that is called and the jump of a truth test
+    (its sides are to be regions of their own)."""
     found: set[int] = {index for index, operation in enumerate(program.operations) if operation.prologue or program.stacks[index] is None}
     for index in breaks:
         found |= set(range(call_start(program, index), index + 1))
+        if program.operations[index].name == "TO_BOOL" and program.operations[index + 1].name.startswith("POP_JUMP_"):
+            found.add(index + 1)
         callee = callee_slot(program, index)
         if callee is not None and callee[1].producer >= 0 and program.operations[callee[1].producer].name == "LOAD_ATTR":
             producer = callee[1].producer

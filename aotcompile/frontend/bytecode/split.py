@@ -104,7 +104,13 @@ def _cut(source: BytecodeSource, breaks: Sequence[BytecodeBreak], keep: Callable
     program = program_of(source.code)
     at = {known.instruction: known for known in breaks}
     places = {_last_of(program, instruction): known for instruction, known in at.items()}
-    cuts = Selector(program, excluded_operations(program, places)).cuts()
+    excluded = excluded_operations(program, places)
+    for index, known in places.items():
+        if known.found.kind != "branch":                           # a comparison that is tested at once: it is not the test that breaks
+            source_number = program.operations[index].source
+            excluded |= {k for k in range(max(index - 1, 0), index) if program.operations[k].source == source_number
+                         and program.operations[k].name == "COMPARE_OP"}
+    cuts = Selector(program, excluded).cuts()
     calls: dict[int, str] = {}
     for index, known in sorted(places.items()):
         if known.found.kind == "call_split" and known.found.callee and callee_slot(program, index) is not None:

@@ -21,7 +21,8 @@ class Position:
 
 @dataclass(frozen=True)
 class Instruction:
-    """``argument`` is resolved: names, constants, jump targets (index into `Decoded.instructions`), tuples for flagged names."""
+    """``argument`` is resolved: names, constants, jump targets (index into `Decoded.instructions`), tuples for flagged names,
+    None where there is none."""
 
     name: str
     argument: Any
@@ -63,8 +64,10 @@ def decode(code: CodeType) -> Decoded:
         elif isinstance(item, bytecode.TryEnd):
             open_blocks.remove(item.entry)
         elif isinstance(item, bytecode.Instr):
-            argument = item.arg
-            if isinstance(argument, bytecode.Label):
+            argument: Any = item.arg
+            if argument is bytecode.UNSET:           # a marker without truth value
+                argument = None
+            elif isinstance(argument, bytecode.Label):
                 argument = labels[id(argument)]
             elif isinstance(argument, (bytecode.CellVar, bytecode.FreeVar)):
                 argument = argument.name

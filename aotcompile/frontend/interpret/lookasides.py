@@ -152,6 +152,11 @@ def _exc_info(i: "Interpreter") -> tuple[Any, Any, Any]:
     return (None, None, None) if frame is None or frame.handled is None else (type(frame.handled), frame.handled, frame.handled.__traceback__)
 
 
+@lookaside(sys.exception)
+def _exception(i: "Interpreter") -> BaseException | None:
+    return _exc_info(i)[1]
+
+
 @lookaside(id)
 def _identity(i: "Interpreter", value: Any) -> Any:
     raise GraphBreak("AOT205", "id() of an object")

@@ -382,7 +382,8 @@ def format_with_spec(i: "Interpreter", f: "Frame", a: Any) -> None:
 def make_function(i: "Interpreter", f: "Frame", a: int | None) -> None:
     code: types.CodeType = f.stack.pop()
     flags = int(a or 0)
-    closure = f.stack.pop() if flags & 8 else ()
+    # CPython 3.13 sets the closure afterwards (SET_FUNCTION_ATTRIBUTE), a function object cannot be without.
+    closure = f.stack.pop() if flags & 8 else [types.CellType() for _ in code.co_freevars]
     annotations = f.stack.pop() if flags & 4 else None
     keyword_defaults = f.stack.pop() if flags & 2 else None
     defaults = f.stack.pop() if flags & 1 else None
@@ -390,9 +391,14 @@ def make_function(i: "Interpreter", f: "Frame", a: int | None) -> None:
     made.__kwdefaults__ = keyword_defaults
     made.__qualname__ = code.co_qualname
     if annotations:
-        made.__annotations__ = dict(zip(annotations[::2], annotations[1::2])) if isinstance(annotations, tuple) else dict(annotations)
+        made.__annotations__ = _annotations(annotations)
     i.made_functions[id(made)] = made
     f.stack.append(made)
+
+
+def _annotations(value: Any) -> dict[str, Any]:
+    """The compiler writes them as a tuple of names and values in turn."""
+    return dict(zip(value[::2], value[1::2])) if isinstance(value, tuple) else dict(value)
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE")
@@ -402,8 +408,10 @@ def set_function_attribute(i: "Interpreter", f: "Frame", a: int) -> None:
     if a == 8:
         old = made
         made = types.FunctionType(old.__code__, old.__globals__, old.__name__, old.__defaults__, tuple(value))
-        made.__kwdefaults__, made.__qualname__ = old.__kwdefaults__, old.__qualname__
+        made.__kwdefaults__, made.__qualname__, made.__annotations__ = old.__kwdefaults__, old.__qualname__, old.__annotations__
         i.made_functions[id(made)] = made
+    elif a == 4:
+        made.__annotations__ = _annotations(value)
     else:
-        setattr(made, {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__"}[a], dict(value) if a == 2 else value)
+        setattr(made, {1: "__defaults__", 2: "__kwdefaults__"}[a], dict(value) if a == 2 else value)
     f.stack.append(made)
