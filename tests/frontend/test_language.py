@@ -24,6 +24,10 @@ BY_OTHER = {torch.float32: 2, (1, "a"): 3, b"x": 5, None: 7}
 TYPES = {int, str}
 
 
+calls = 0
+last: Any = None
+
+
 def compiled(function: Any, *arguments: Any) -> Any:
     return aotcompile.compile(function, example_inputs=(arguments, {}), backend="eager")
 
@@ -165,3 +169,19 @@ def test_checkpoint_is_a_call_of_its_function() -> None:
     function(x).sum().backward()
     torch.testing.assert_close(gradients, (x.grad, layer.weight.grad))
     assert hits(made) == 1 and not aotcompile.info(made).breaks
+
+
+def test_a_global_counter() -> None:
+    global calls, last
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        global calls, last
+        calls += 1
+        last = x * calls
+        return last + 1
+
+    calls, last = 0, None
+    made = compiled(function, torch.ones(2))
+    assert calls == 0 and last is None
+    assert [made(torch.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
+    assert calls == 3 and last.tolist() == [3.0, 3.0] and hits(made) == 3

@@ -80,7 +80,7 @@ class Capture:
         self._versions: list[int] = []
         self._fixed: dict[Any, Span | None] = {}
         self.fake_mode.shape_env.on_fixed = self._note_fixed
-        self._stored_names: dict[types.CodeType, frozenset[str]] = {}
+        self._stored_names: dict[types.CodeType, frozenset[tuple[str, Any]]] = {}
 
     # ---- stand-ins ----------------------------------------------------------------------------------------------------------------------------
 
@@ -157,12 +157,14 @@ class Capture:
         if path.root[0] == "argument" and not path.steps:
             return True
         frame = self.interpreter.frame
-        if not path.steps or path.steps[-1][0] != "attribute" or frame is None:
+        if frame is None or not (path.root[0] == "global" and not path.steps or path.steps and path.steps[-1][0] == "attribute"):
             return False
         code = frame.code
         if code not in self._stored_names:
-            self._stored_names[code] = frozenset(i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR")
-        return path.steps[-1][1] in self._stored_names[code]
+            self._stored_names[code] = frozenset(
+                (i.opname, i.argval) for i in dis.get_instructions(code) if i.opname in ("STORE_ATTR", "STORE_GLOBAL"))
+        stored = ("STORE_ATTR", path.steps[-1][1]) if path.steps else ("STORE_GLOBAL", path.root[1])
+        return stored in self._stored_names[code]
 
     # ---- the run ------------------------------------------------------------------------------------------------------------------------------
 

@@ -207,7 +207,10 @@ class Interpreter:
     def store_global(self, frame: Frame, name: str, value: Any) -> None:
         if frame.globals is not self.home.__globals__:
             raise GraphBreak("AOT208", f"global {name} of another module is assigned", kind="statement")
-        self.outside.remember(frame.globals, Path(("global", "__dict__")))
+        module = str(frame.globals.get("__name__", ""))
+        if getattr(sys.modules.get(module), "__dict__", None) is not frame.globals:
+            raise GraphBreak("AOT208", f"global {name} is assigned in a namespace that is no module's", kind="statement")
+        self.outside.remember(frame.globals, Path(("module", module)).attribute("__dict__"))
         self.outside.write_attribute(frame.globals, name, value)
 
     def delete_global(self, frame: Frame, name: str) -> None:
