@@ -17,6 +17,7 @@ from aotcompile.frontend.types import FrontendResult, FunctionResult
 from aotcompile.graph.record import nodes_of
 from aotcompile.package.types import FunctionPlan, VariantFiles
 from aotcompile.pipeline.binaries import build_binaries
+from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.pipeline.retarget import devices_of, for_device
 from aotcompile.pipeline.variants import BuiltVariant, build_variant
 from aotcompile.runtime.twins.bytecode_twin import code_objects
@@ -51,6 +52,7 @@ class EntryGroup:
     situations: Sequence[Situation]
 
 
+@fewer_collections()
 def analyze(groups: Sequence[EntryGroup], *, run: bool) -> Analysis:
     """The frontend, for all entries together."""
     start = time.perf_counter()
@@ -85,6 +87,7 @@ def require_fullgraph(result: FrontendResult) -> None:
         raise AotCompileError(*problems)
 
 
+@fewer_collections()
 def build_functions(analysis: Analysis, *, backend: str, targets: Sequence[str] = ("native",)) -> list[BuiltFunction]:
     """Every captured variant as texts; a situation that a later stage cannot do stays eager with a note."""
     built = []
