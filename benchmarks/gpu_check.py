@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "gpt"), str(ROOT / "examples"
 
 import aotcompile  # noqa: E402
 
-EXAMPLES = {"minigpt": ("context",), "digits": ("training", "inference")}
+EXAMPLES = {"minigpt": ("context", "training"), "digits": ("training", "inference")}
 REPEATS = 30
 
 

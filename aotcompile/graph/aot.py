@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from aotcompile.graph.record import graph_module, place_of
 from aotcompile.graph.torch_private import (
     GuardOnDataDependentSymNode,
     aot_trace,
+    composed_on_meta,
     identify_symbols,
     lazy_graph_modules,
     python_kernels,
@@ -46,7 +48,8 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     inputs = make_inputs(variant, training=training, running=lambda: function.running)
     function.environment = inputs.environment
     partitioner, decompositions = Partitioner(), _decompositions()
-    with torch_state_kept(), lazy_graph_modules(), python_kernels(whole_kernels()), warnings.catch_warnings(record=True) as said:
+    stand_in = composed_on_meta() if function.uses_cuda else nullcontext()
+    with torch_state_kept(), lazy_graph_modules(), python_kernels(whole_kernels()), stand_in, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         torch.set_grad_enabled(training)
         _enter_captured_state(variant, function.uses_cuda)

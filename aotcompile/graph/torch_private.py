@@ -5,6 +5,7 @@ AOTAutograd's modules are imported inside functions: they pull in much of torch 
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from typing import Any, Callable, Iterator, Sequence
 from unittest.mock import patch
@@ -21,7 +22,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
            "define_size_symbol", "expression_as_traced",
            "aot_trace", "trace_functional", "graph_module", "lazy_graph_modules", "new_names", "identify_symbols", "size_hint", "hints_of",
-           "torch_state_kept", "min_cut_partition", "python_kernels", "below_autograd", "upsample_size", "no_dispatch_modes"]
+           "torch_state_kept", "min_cut_partition", "python_kernels", "composed_on_meta", "below_autograd", "upsample_size", "no_dispatch_modes"]
 
 # sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
 RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
@@ -118,6 +119,37 @@ def python_kernels(makers: dict[torch._ops.OpOverload, Callable[[Callable[..., A
     finally:
         for operator, kernels in before.items():
             operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()
+
+
+@functools.cache
+def _composites_with_meta_kernels() -> tuple[torch._ops.OpOverload, ...]:
+    """Operators that C++ composes of others, and that have a kernel for meta tensors in Python."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    found = []
+    for name in sorted(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")):
+        namespace, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        operator = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload or "default", None)
+        if operator is not None and torch._C.DispatchKey.Meta in operator.py_kernels and key not in operator.py_kernels:
+            found.append(operator)
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def composed_on_meta() -> Iterator[None]:
+    """Inside, autograd on meta tensors sees through composite operators, as it does on every other device. Under the Python dispatcher a kernel
+    in Python for meta tensors hides what C++ composes (``nll_loss``), and the operator would have no derivative."""
+    key = torch._C.DispatchKey.AutogradMeta
+    changed = [operator for operator in _composites_with_meta_kernels() if key not in operator.py_kernels]
+    try:
+        for operator in changed:
+            operator.py_kernels[key] = functools.partial(operator._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd)
+            operator._dispatch_cache.clear()
+        yield
+    finally:
+        for operator in changed:
+            del operator.py_kernels[key]
             operator._dispatch_cache.clear()
 
 

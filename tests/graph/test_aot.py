@@ -378,6 +378,14 @@ def test_cuda_facts_without_a_gpu(training: bool) -> None:
     assert not graphs.guards
 
 
+def test_composite_operators_have_derivatives_without_a_gpu() -> None:
+    """nll_loss has a Python kernel for meta tensors, which must not hide from autograd what it is composed of."""
+    def function(x, target):
+        return F.cross_entropy(x, target, ignore_index=-1)
+    graphs = build_aten_graphs(capture(function, [tensor(6, 5, grad=True), torch.arange(6) % 5], device="cuda"), training=True)
+    assert graphs.backward is not None and torch._C.DispatchKey.AutogradMeta not in torch.ops.aten.nll_loss.default.py_kernels
+
+
 def test_same_text_twice_and_no_trace_in_torch() -> None:
     from aotcompile.graph.aten_source import aten_source
     texts = []
