@@ -222,3 +222,21 @@ def test_images_of_bytes_are_resized_as_eager_does() -> None:
 
     image = torch.randint(0, 256, (2, 3, 7, 11), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     check(f, image)
+
+
+@pytest.mark.parametrize("function", [torch.linalg.eig, torch.linalg.eigh, torch.linalg.svd])
+def test_derivatives_that_check_values_raise_as_eager(function: Callable[..., Any]) -> None:
+    """A loss that depends on the phase of a vector has no derivative."""
+    def f(x: torch.Tensor) -> torch.Tensor:
+        first, second = function(x + x.mH)[:2]
+        vectors = first if function is torch.linalg.svd else second
+        return vectors.real.sum() + vectors.imag.sum()
+
+    x = torch.complex(torch.tensor([[2.0, 1.0], [0.5, 3.0]]), torch.tensor([[0.0, 1.0], [0.7, 0.2]])).requires_grad_()
+    ours = aotcompile.compile(f, example_inputs=((x,), {}), training=True)
+    outcomes = []
+    for called in (f, ours):
+        with pytest.raises(RuntimeError) as found:
+            torch.autograd.grad(called(x), x)
+        outcomes.append(str(found.value))
+    assert outcomes[0] == outcomes[1] and "phi" in outcomes[0]

@@ -14,7 +14,12 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotcompile.graph.errors import UnsupportedGraph
+
 CHECKS = frozenset({torch.ops.aten._linalg_check_errors.default})
+# Their derivatives raise where the loss depends on the phase of an eigenvector or singular vector; traced, they do not look. That of `linalg_eig`
+# always, the others where the argument is complex.
+_PHASES = frozenset({torch.ops.aten.linalg_eig.default, torch.ops.aten._linalg_eigh.default, torch.ops.aten._linalg_svd.default})
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,13 @@ class Check:
 
 
 class KeepChecks(TorchDispatchMode):
-    """Inside, checks are noted instead of made. ``found[k]`` checks ``tensors[k]``."""
+    """Inside, checks are noted instead of made. ``found[k]`` checks ``tensors[k]``.
 
-    def __init__(self) -> None:
+    Raises UnsupportedGraph (AOT302) at an operator whose derivative makes checks that tracing loses, in ``training``."""
+
+    def __init__(self, training: bool) -> None:
         super().__init__()
+        self.training = training
         self.found: list[Check] = []
         self.tensors: list[torch.Tensor] = []
 
@@ -39,6 +47,8 @@ class KeepChecks(TorchDispatchMode):
             self.tensors.append(arguments[0])
             self.found.append(Check(function, tuple(arguments[1:]), tuple((keywords or {}).items())))
             return None
+        if self.training and function in _PHASES and (function is torch.ops.aten.linalg_eig.default or arguments[0].is_complex()):
+            raise UnsupportedGraph("AOT302", f"the derivative of {function} raises where a loss depends on the phase of a vector.")
         return function(*arguments, **(keywords or {}))
 
 

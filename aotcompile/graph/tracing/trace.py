@@ -46,7 +46,7 @@ class CapturedFunction(torch.nn.Module):
             self.first_symbols.append(self.environment.unbacked_symint_counter)
         interpreter = _Interpreter(self._graph[0], self)
         device = StandInDevice() if self.uses_cuda else nullcontext()
-        kept = KeepChecks()
+        kept = KeepChecks(torch.is_grad_enabled())
         with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), device, kept:
             try:
                 result = interpreter.run(*values)
