@@ -24,7 +24,7 @@ class BytecodeSource(FunctionSource):
 
 
 def _restored(fields: tuple[Any, ...], code: bytes) -> BytecodeSource:
-    return BytecodeSource(*(*fields, marshal.loads(code)))
+    return BytecodeSource(*fields, code=marshal.loads(code))
 
 
 def bytecode_source(function: types.FunctionType, digest: str) -> BytecodeSource | None:
@@ -34,7 +34,7 @@ def bytecode_source(function: types.FunctionType, digest: str) -> BytecodeSource
         return None
     module, qualname = defined_as(function)
     return BytecodeSource(module, qualname, file_label(code.co_filename, module), "", code.co_firstlineno, 0, code.co_freevars, digest,
-                          code)
+                          code=code)
 
 
 __all__ = ["BytecodeSource", "bytecode_source"]
