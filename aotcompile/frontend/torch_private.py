@@ -1,7 +1,7 @@
 """Private torch APIs of the frontend, in one place. Checked on torch 2.11 to 2.14."""
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import sympy
@@ -133,10 +133,11 @@ def is_parameter(fake: torch.Tensor) -> None:
 
 
 def symbolic_dispatch() -> AbstractContextManager[Any]:
-    """Where operators on symbolic sizes run. Before torch 2.13 some composite ones in C++ (linear without a bias) turn sizes into ints, which would
-    fix them; their forms in Python do not."""
-    old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 13)
-    return enable_python_dispatcher() if old else nullcontext()
+    """Where operators on symbolic sizes run. Some composite ones in C++ (interpolate, pad, LSTM; before torch 2.13 linear without a bias) turn sizes
+    into ints, which would fix them; their forms in Python do not."""
+    import torch._decomp.decompositions  # noqa: F401  (it registers them)
+
+    return enable_python_dispatcher()
 
 
 def always_holds(expression: sympy.Basic, minimum: int) -> bool:

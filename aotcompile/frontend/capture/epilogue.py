@@ -186,6 +186,7 @@ class EpilogueBuilder:
                 self._refuse_items(value.node.expr.free_symbols)
                 if self._symbols.is_data(value):
                     raise RegionRefused("AOT209", "a size that depends on values leaves the region") from None
+                self._symbols.fix_sizes(value.node.expr)
                 value = self._symbols.fix(value)
         if type(value) in _LITERALS:
             return repr(value)

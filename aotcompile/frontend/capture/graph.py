@@ -158,15 +158,16 @@ class GraphRecorder(TorchFunctionMode):
         return self._call(function, arguments, keywords)
 
     def _item(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """``x[key]`` and ``x[key] = value``. Bounds of slices that are tensors become numbers, positions that are data become selects."""
+        """``x[key]`` and ``x[key] = value``. Bounds of slices that are tensors become numbers; positions that are sizes or data become selects, which
+        need no value."""
         tensor, key, *rest = arguments
         parts = [self._position(part) for part in key] if type(key) is tuple else [self._position(key)]
-        data = [place for place, part in enumerate(parts) if isinstance(part, torch.SymInt) and self.symbols.is_data(part)]
-        simple = all(part is None or part is Ellipsis or type(part) in (int, slice) or place in data for place, part in enumerate(parts))
-        if not data or not simple:
+        symbolic = [place for place, part in enumerate(parts) if isinstance(part, torch.SymInt) and not self.symbols.is_number(part)]
+        simple = all(part is None or part is Ellipsis or type(part) in (int, slice) or place in symbolic for place, part in enumerate(parts))
+        if not symbolic or not simple:
             return self._call(function, (tensor, tuple(parts) if type(key) is tuple else parts[0], *rest), keywords)
         ellipsis = next((place for place, part in enumerate(parts) if part is Ellipsis), len(parts))
-        for place in reversed(data):
+        for place in reversed(symbolic):
             before = sum(part is not None for part in parts[:place])
             dimension = before if place < ellipsis else -1 - sum(part is not None for part in parts[place + 1:])
             tensor = self._call(_T.select, (tensor, dimension, parts.pop(place)), {})
@@ -270,6 +271,7 @@ class GraphRecorder(TorchFunctionMode):
             self._nodes.setdefault(id(result), (result, node))
             if is_data_dependent(result):
                 self.symbols.data_sizes(result, node)
+            self.symbols.fix_inexact(result)
         elif isinstance(result, (tuple, list)) and any(True for _ in tensors_in(result)):
             for index, item in enumerate(result):
                 if any(True for _ in tensors_in(item)):

@@ -206,6 +206,7 @@ class Capture:
         builder = EpilogueBuilder(self.outside, self.recorder, self.symbols, fakes)
         builder.grad_enabled = grad
         epilogue, plain = builder.build(result)
+        self.symbols.fix_inexact_conditions()
         mutated = [fake is not None and fake._version != before for fake, before in zip(fakes, self._versions)]
         self._check_aliases(mutated)
         graph = self.recorder.graph

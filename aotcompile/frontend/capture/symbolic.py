@@ -90,6 +90,35 @@ class SymbolTable:
                     and not expression.free_symbols <= set(self.symbols):
                 self.symbols[expression] = Symbol(f"d{len(self.symbols)}", "data", 0, dimension=dimension, node=node, tensor=tensor)
 
+    def fix_inexact(self, tensor: torch.Tensor) -> None:
+        """Fix sizes that were computed in floats with a factor that is no multiple of a small power of 2: no guard can say them exactly."""
+        for size in tensor.shape:
+            if isinstance(size, torch.SymInt) and size.node.hint is not None:
+                expression = symbol_expression(size)
+                if any(not (float(scale) * 1024).is_integer() or not 0 <= scale <= 1024 for scale in expression.atoms(sympy.Float)):
+                    self.fix_sizes(expression)
+
+    def fix_sizes(self, expression: sympy.Basic) -> None:
+        """Make the sizes in an expression constants."""
+        for value in self._by_name.values():
+            if value.node.expr in expression.free_symbols:
+                self.fix(value)
+
+    def fix_inexact_conditions(self) -> None:
+        """Fix the sizes in conditions that were asked in float arithmetic: guards compute with integers."""
+        for entry in list(self.environment.guards):
+            expression = self.environment.replace(entry.expr)
+            if expression.free_symbols and all(s in self.symbols and self.symbols[s].kind == "size" for s in expression.free_symbols) \
+                    and not self._is_exact(expression):
+                self.fix_sizes(expression)
+
+    def _is_exact(self, expression: sympy.Basic) -> bool:
+        try:
+            text = self.text(expression)
+        except NotImplementedError:
+            return False
+        return "float(" not in text and "round(" not in text
+
     def is_data(self, value: Any) -> bool:
         """Whether a number is known at run time only, also inside tuples, lists, dicts and slices."""
         if isinstance(value, SYMBOLIC):
@@ -317,5 +346,10 @@ def _print(e: sympy.Basic, symbols: dict[sympy.Symbol, Symbol]) -> str:
     if name == "ToFloat":
         return f"float({sub(e.args[0])})"
     if name in ("TruncToInt", "FloorToInt"):
+        scaled = e.args[0].as_coeff_Mul()                    # 0.5*ToFloat(s0): exact in integers, which is what guards can say
+        if type(scaled[1]).__name__ == "ToFloat" and 0 <= scaled[0] <= 1024 and (float(scaled[0]) * 1024).is_integer():
+            numerator, denominator = float(scaled[0]).as_integer_ratio()
+            size = sub(scaled[1].args[0])
+            return f"(({size if numerator == 1 else f'{numerator}*({size})'}) // ({denominator}))"
         return f"int({sub(e.args[0])})"
     raise NotImplementedError(f"{name} in a size expression")

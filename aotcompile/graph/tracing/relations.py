@@ -1,6 +1,8 @@
 """Relations between sizes that tracing relied on, as guard records over the variant's symbols."""
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any, Iterable
 
 import sympy
@@ -78,10 +80,23 @@ def size_text(value: Any) -> str:
         for item in rest:
             text = f"{name}({text}, {item})"
         return text
+    if isinstance(value, (torch_sympy.TruncToInt, torch_sympy.FloorToInt)) and (scaled := _scaled(value.args[0])) is not None:
+        numerator, denominator, size = scaled
+        return f"({_operand(size) if numerator == 1 else f'{numerator}*{_operand(size)}'} // {denominator})"
     if isinstance(value, torch_sympy.ModularIndexing):
         base, divisor, modulus = map(_operand, value.args)
         return f"(({base} // {divisor}) % {modulus})"
     raise UnsupportedGraph("AOT315", f"tracing depends on the size expression {value}, which has no text form.")
+
+
+def _scaled(value: Any) -> tuple[int, int, Any] | None:
+    """(p, q, size) of ``0.5*ToFloat(size)`` where the factor p/q is a multiple of a small power of 2: then the product in floats is exact."""
+    factors = sympy.Mul.make_args(value)
+    sizes = [factor.args[0] for factor in factors if isinstance(factor, torch_sympy.ToFloat)]
+    scale = Fraction(math.prod(float(factor) for factor in factors if factor.is_number))
+    if len(sizes) != 1 or len([factor for factor in factors if not factor.is_number]) != 1 or scale < 0:
+        return None
+    return (scale.numerator, scale.denominator, sizes[0]) if scale.denominator <= 1024 and scale.numerator <= 1024 else None
 
 
 def _operand(value: Any) -> str:
