@@ -326,7 +326,8 @@ class Expressions:
         self.emit_if(test if conjunction else cst.UnaryOperation(cst.Not(), operand(test)), body, None, *breaks)
 
     def _value_and_truth(self, name: str, node: cst.BaseExpression, breaks: list[Break]) -> cst.Name:
-        """``name = node``; gives what to test for its truth (``(a or b) and c`` tests neither ``a`` nor ``b`` twice)."""
+        """``name = node``; gives what to test for its truth. ``(a or b) and c`` tests neither ``a`` nor ``b`` twice, as on CPython 3.11 (later ones
+        test what the first half gave once more)."""
         if not isinstance(node, cst.BooleanOperation):
             self.value_into(name, self.unmarked(node) if self.leaf_test(node) else node)
             return cst.Name(name)
