@@ -15,7 +15,8 @@ Kinds, with the form of ``expected`` (always JSON: str, int, float, bool, None, 
                                                                      that were read have guards of their own)
     builtin           "torch:relu" / "torch._C.TensorBase:add"       a C function, method descriptor, class or module, by qualified name
     same              Path JSON                                      x is that other object (the capture saw one object under two paths)
-    different         [Path JSON, ...]                               x and these tensors do not share memory (one of them is mutated)
+    different         [Path JSON, ...]                               x and these tensors do not share memory, or x is none of these objects (one
+                                                                     of them is changed)
     expression        "s0 >= 2"                                      over the size symbols of the variant (path is None)
     state             {"name": "grad_enabled" | "inference_mode" | "autocast_cpu" | "autocast_cuda" | "default_dtype" | ...: value}  (path is None)
 

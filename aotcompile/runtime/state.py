@@ -159,7 +159,10 @@ def memory_range(tensor: torch.Tensor) -> tuple[int, int]:
     return first, first + (last + 1) * tensor.element_size()
 
 
-def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+def share_memory(one: Any, other: Any) -> bool:
+    """Whether a change of one may be seen in the other: tensors by their memory, objects by identity."""
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return one is other
     first, end = memory_range(one)
     other_first, other_end = memory_range(other)
     return first < other_end and other_first < end

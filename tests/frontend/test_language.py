@@ -185,3 +185,15 @@ def test_a_global_counter() -> None:
     assert calls == 0 and last is None
     assert [made(torch.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
     assert calls == 3 and last.tolist() == [3.0, 3.0] and hits(made) == 3
+
+
+def test_one_list_given_twice_is_not_two_lists() -> None:
+    def function(x: torch.Tensor, first: list[Any], second: list[Any]) -> torch.Tensor:
+        first.append(x)
+        return x * len(second)
+
+    made = compiled(function, torch.ones(2), [], [])
+    shared: list[Any] = []
+    assert made(torch.ones(2), shared, shared).tolist() == [1.0, 1.0] and len(shared) == 1
+    assert made(torch.ones(2), [], []).tolist() == [0.0, 0.0]
+    assert hits(made) == 1

@@ -273,6 +273,24 @@ class Outside:
         inner = self.read(value, path)
         return self.shadow(inner) if self.is_container(inner) else inner
 
+    def distinct(self) -> list[tuple[Path, list[Path]]]:
+        """Changed objects, each with those of its type that must not be the same object; only where one of the two is an argument itself."""
+        changed = {id(owner): owner for _, owner, _, _ in self.effects} | {key: self._kept[key] for key in self.pending}
+        for container, snapshot in self.originals.values():
+            shadow = self.shadows[id(container)]
+            if len(shadow) != len(snapshot) or any(a is not b for a, b in zip(shadow, snapshot)) or (
+                    isinstance(shadow, dict) and any(shadow[key] is not snapshot[key] for key in shadow)):
+                changed[id(container)] = container
+        found = []
+        for owner in changed.values():
+            path = self.paths.get(id(owner))
+            others = [other for key, value in self._kept.items() if type(value) is type(owner) and value is not owner and key not in self.originals
+                      and path is not None and (other := self.paths.get(key)) is not None
+                      and any(each.root[0] == "argument" and not each.steps for each in (path, other))]
+            if path is not None and others:
+                found.append((path, others))
+        return found
+
     def put_items(self) -> list[tuple[Any, Any]]:
         """(container, what was put into it) for containers that have no shadow."""
         return [(self._kept[key], added) for key, added in self.pending.items()]

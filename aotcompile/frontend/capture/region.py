@@ -215,7 +215,8 @@ class Capture:
         kept = self._prune(graph, builder.used_inputs, mutated)
         flags = grad and requires_grad or self._reads_grad_state()
         inputs = tuple(self._graph_input(position, number, mutated[number], flags or not requires_grad) for position, number in enumerate(kept))
-        guards = [*self.outside.guards.values(), *self._tensor_guards(kept, flags or not requires_grad), *self._expressions(),
+        distinct = [Guard("different", path, [other.as_json() for other in others]) for path, others in self.outside.distinct()]
+        guards = [*self.outside.guards.values(), *distinct, *self._tensor_guards(kept, flags or not requires_grad), *self._expressions(),
                   *self._state(grad, autocast, requires_grad)]
         renumber = {number: position for position, number in enumerate(kept)}
         epilogue = _renumber(epilogue, renumber)

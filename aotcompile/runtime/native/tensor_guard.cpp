@@ -106,7 +106,13 @@ class DifferentGuard : public Guard {
  public:
   bool holds(Frame& frame, PyObject* value) override {
     const at::Tensor* tensor = tensor_of(value);
-    if (tensor == nullptr || !tensor->defined()) return false;
+    if (tensor == nullptr) {  // a container or an object that is changed
+      for (const int node : others) {
+        if (frame.slots[static_cast<size_t>(node)] == value) return false;
+      }
+      return true;
+    }
+    if (!tensor->defined()) return false;
     const auto [first, last] = occupied(*tensor);
     for (const int node : others) {
       const at::Tensor* other = tensor_of(frame.slots[static_cast<size_t>(node)]);
