@@ -237,6 +237,46 @@ def test_silent_logger_is_no_break() -> None:
     assert records == ["shape torch.Size([3])"]
 
 
+def test_a_tensor_that_is_logged_is_read_outside() -> None:
+    """At any level: the regions around the call run compiled whether it writes or not."""
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        LOG.info("mean %.2f", y.mean().item())
+        return y + 1
+
+    LOG.setLevel(logging.WARNING)
+    x = torch.ones(3)
+    made = compiled(program, x)
+    equal(program, made, x)
+    LOG.setLevel(logging.INFO)
+    try:
+        equal(program, made, x)
+    finally:
+        LOG.setLevel(logging.WARNING)
+    assert counts(made)[0] == 4 and counts(made)[1] == 0
+    assert [found.code for found in aotcompile.info(made).breaks][:1] == ["AOT203"]
+
+
+def test_what_a_logger_knows_of_its_levels_is_no_guard() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if LOG.isEnabledFor(logging.DEBUG):
+            return x - 1
+        return x + 1
+
+    LOG.setLevel(logging.WARNING)
+    x = torch.ones(3)
+    made = compiled(program, x)
+    LOG.manager._clear_cache()                           # as in a new process
+    equal(program, made, x)
+    assert counts(made) == (1, 0, 0)
+    LOG.setLevel(logging.DEBUG)
+    try:
+        equal(program, made, x)
+    finally:
+        LOG.setLevel(logging.WARNING)
+    assert counts(made)[1] == 1
+
+
 def test_deep_copy_of_a_configuration() -> None:
     settings = type("Plain", (), {})()
     settings.scale, settings.items = 2, {"a": [1, 2]}

@@ -220,7 +220,7 @@ class GraphRecorder(TorchFunctionMode):
             raise value_needed(what)
         result = self._record(_T.item, (tensor,), {}, run=lambda: _T.item(tensor))
         if isinstance(result, SYMBOLIC):
-            self.symbols.item(result, next(reversed(self.graph.nodes)), self._chain(), what)
+            self.symbols.item(result, next(iter(reversed(self.graph.nodes))), self._chain(), what)
         return result
 
     def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any]) -> Any:

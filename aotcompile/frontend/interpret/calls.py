@@ -5,14 +5,13 @@ import contextvars
 import dataclasses
 import functools
 import inspect
-import logging
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from aotcompile.entry import SKIP_ATTRIBUTE
-from aotcompile.frontend.interpret import lookasides, natives
+from aotcompile.frontend.interpret import logs, lookasides, natives
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.operations import python_method
 from aotcompile.frontend.capture.graph import tensors_in
@@ -111,8 +110,8 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
     module = function.__module__ or ""
     if module.partition(".")[0] == "torch" and not module.startswith(_INTERPRETED_TORCH) and not module.startswith("torch.testing"):
         return _call_torch(i, function, arguments, keywords)
-    if module == "logging" and _is_silent(function, arguments):
-        return i.run_function(function, arguments, keywords)
+    if module == "logging":
+        return logs.call(i, function, arguments, keywords)
     if module.partition(".")[0] in _FOREIGN or module in _IO_MODULES:
         raise GraphBreak("AOT201" if module in _IO_MODULES else "AOT204", f"{module}.{function.__qualname__} is called")
     if module in ("copy", "json", "random", "time", "os", "posixpath", "warnings", "traceback", "threading", "subprocess", "tempfile", "shutil",
@@ -142,23 +141,7 @@ def _constant_result(i: "Interpreter", function: types.FunctionType, arguments: 
 
 
 _FOREIGN = {"numpy", "scipy", "pandas", "sklearn", "PIL", "matplotlib", "cv2", "tqdm", "requests", "wandb", "tensorboard", "jax", "tensorflow"}
-_IO_MODULES = {"logging", "io", "socket", "asyncio"}
-
-
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
-
-
-def _is_silent(function: types.FunctionType, arguments: tuple[Any, ...]) -> bool:
-    """Whether a logger's method does nothing now: then its body is interpreted, and the guards on the logger's table of enabled levels notice when
-    that changes."""
-    if not arguments or not isinstance(arguments[0], logging.Logger):
-        return False
-    level = _LEVELS.get(function.__name__)
-    if function.__name__ in ("log", "isEnabledFor"):
-        level = arguments[1] if len(arguments) > 1 and type(arguments[1]) is int else None
-    if level is None:
-        return False
-    return not arguments[0].isEnabledFor(level) or function.__name__ == "isEnabledFor"
+_IO_MODULES = {"io", "socket", "asyncio"}
 
 
 def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
