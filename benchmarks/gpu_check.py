@@ -76,6 +76,9 @@ def twin(package: str, model: torch.nn.Module, inputs: tuple[Any, ...], options:
     config = [getattr(module, type(model.config).__name__)(**vars(model.config))] if hasattr(model, "config") else []
     other = getattr(module, type(model).__name__)(*config).cuda()
     other.load_state_dict(model.state_dict())
+    for name, value in vars(model).items():                        # what the provider has set on its model (a threshold)
+        if isinstance(value, (bool, int, float, str)):
+            setattr(other, name, value)
     return other.train(model.training)
 
 

@@ -14,7 +14,7 @@ import bytecode_samples as samples
 import pytest
 
 from aotcompile.frontend.bytecode import BytecodeSource, BytecodeSplit, break_at, bytecode_source, split_bytecode
-from aotcompile.frontend.interpret.decode import decode
+from aotcompile.frontend.interpret.opcodes.decode import decode
 from aotcompile.frontend.types import Break
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import aotcompile
-from aotcompile.frontend.interpret import table
+from aotcompile.frontend.interpret.opcodes import table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 LOG = logging.getLogger("tests.library_idioms")

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from aotcompile.frontend.interpret import interpreter  # noqa: F401  (its opcode modules register the handlers)
-from aotcompile.frontend.interpret.table import HANDLERS, HIDDEN, opcode
+from aotcompile.frontend.interpret.opcodes.table import HANDLERS, HIDDEN, opcode
 
 # What all three versions have.
 COMMON = """

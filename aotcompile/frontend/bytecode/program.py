@@ -57,7 +57,7 @@ class Handler:
 
 @dataclass
 class Operation:
-    """``target``: the operation jumped to; ``source``: number of the instruction it was made from, as `interpret.decode` counts them; ``holder``: the
+    """``target``: the operation jumped to; ``source``: number of the instruction it was made from, as `opcodes.decode` counts them; ``holder``: the
     function's own cell variable whose cell itself, not its content, is loaded, put aside, made anew or restored."""
 
     name: str

@@ -21,7 +21,7 @@ from aotcompile.frontend.bytecode.program import Program, argument_names, progra
 from aotcompile.frontend.bytecode.regions import Cut, Selector, callee_slot, excluded_operations
 from aotcompile.frontend.bytecode.source import BytecodeSource
 from aotcompile.frontend.bytecode.text import listing, split_text
-from aotcompile.frontend.interpret.decode import decode
+from aotcompile.frontend.interpret.opcodes.decode import decode
 from aotcompile.frontend.types import Break, RegionSource, SplitSource
 
 # Functions that see the variables of the function they are called in.
@@ -31,7 +31,7 @@ _OURS = re.compile(r"_(r|s|o|a|call_)\d+$|_null$|_callee$|_explore$|_tested$")
 
 @dataclass(frozen=True)
 class BytecodeBreak:
-    """A break of a function without source: the instruction (as `interpret.decode` counts) and what is known of it."""
+    """A break of a function without source: the instruction (as `interpret.opcodes.decode` counts) and what is known of it."""
 
     instruction: int
     found: Break

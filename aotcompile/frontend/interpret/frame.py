@@ -5,7 +5,7 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any, Iterator
 
-from aotcompile.frontend.interpret.decode import Decoded, Position, decode
+from aotcompile.frontend.interpret.opcodes.decode import Decoded, Position, decode
 from aotcompile.frontend.capture.signals import GraphBreak, UserException, internal_error
 
 if TYPE_CHECKING:

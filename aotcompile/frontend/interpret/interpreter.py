@@ -9,9 +9,10 @@ from typing import Any, Callable, Iterable
 import torch
 
 from aotcompile.base.span import Span
-from aotcompile.frontend.interpret import attributes, calls, opcodes_data, opcodes_flow, operations  # noqa: F401  (the opcode modules register)
+from aotcompile.frontend.interpret import attributes, calls, operations
 from aotcompile.frontend.interpret.frame import Frame, InterpretedGenerator
-from aotcompile.frontend.interpret.table import HANDLERS
+from aotcompile.frontend.interpret.opcodes import data, flow  # noqa: F401  (they register their opcodes)
+from aotcompile.frontend.interpret.opcodes.table import HANDLERS
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder

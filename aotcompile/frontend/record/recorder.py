@@ -25,7 +25,7 @@ from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.record.source import FunctionSource, defined_as, function_source
 from aotcompile.frontend.record.twins import TwinCode, make_twin
 from aotcompile.frontend.types import CapturedVariant, NodeRecord, SplitSource
-from aotcompile.frontend.interpret.decode import Position
+from aotcompile.frontend.interpret.opcodes.decode import Position
 
 MAXIMUM_VARIANTS = 8
 Key = tuple[str, str, str]
@@ -77,7 +77,7 @@ class FoundBreak:
     hint: str
     callee: str | None
     callee_key: Key | None
-    instruction: int = -1          # of the frame's code, as `interpret.decode` counts
+    instruction: int = -1          # of the frame's code, as `interpret.opcodes.decode` counts
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Iterator, Sequence
 
 from aotcompile.base.span import Span
-from aotcompile.frontend.interpret.decode import Position
+from aotcompile.frontend.interpret.opcodes.decode import Position
 
 _TEMPORARY = re.compile(r"_t\d+$")
 

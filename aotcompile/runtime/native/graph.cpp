@@ -321,12 +321,14 @@ void Graph::bind_inputs(const InputValue* inputs, Run& run) const {
     const InputValue& input = inputs[symbol.input];
     int64_t value = input.integer;
     if (symbol.dimension >= 0) {
-      TORCH_CHECK(input.tensor != nullptr && symbol.dimension < input.tensor->dim(), "graph input ", symbol.input, " has too few dimensions");
+      if (input.tensor == nullptr || symbol.dimension >= input.tensor->dim()) {
+        fail(PyExc_ValueError, "graph input " + std::to_string(symbol.input) + " has too few dimensions");
+      }
       value = input.tensor->sizes()[static_cast<size_t>(symbol.dimension)];
     } else if (input.tensor != nullptr) {
       value = at::_ops::_local_scalar_dense::call(*input.tensor).toLong();
     } else {
-      TORCH_CHECK(!input.is_float, "graph input ", symbol.input, " must be an int");
+      if (input.is_float) fail(PyExc_TypeError, "graph input " + std::to_string(symbol.input) + " must be an int");
     }
     run.symbols[static_cast<size_t>(symbol.symbol)] = value;
   }

@@ -5,7 +5,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from aotcompile.frontend.interpret.frame import NULL, Returned
-from aotcompile.frontend.interpret.table import opcode
+from aotcompile.frontend.interpret.opcodes.table import opcode
 from aotcompile.frontend.capture.signals import UserException
 
 if TYPE_CHECKING:

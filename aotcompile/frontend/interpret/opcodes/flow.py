@@ -5,7 +5,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from aotcompile.frontend.interpret.frame import NULL, InterpretedGenerator, Returned
-from aotcompile.frontend.interpret.table import opcode
+from aotcompile.frontend.interpret.opcodes.table import opcode
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 
 if TYPE_CHECKING:
