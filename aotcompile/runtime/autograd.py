@@ -40,6 +40,8 @@ class Training:
         self.tensors = [index for index, kind in plan["saved"] if kind == "tensor"]
         self.sizes = [index for index, kind in plan["saved"] if kind == "size"]
         self.tangents: list[int] = list(plan["tangents"])
+        self._backward_plan: dict[str, Any] = plan["graphs"]["backward"]
+        self._reached: list[set[int]] | None = None
         self.constants = [index for index, needed in enumerate(plan["output_requires_grad"]) if not needed]
         self.numbers = {index: given["number"] for index, given in enumerate(plan["inputs"]) if given["kind"] == "number"}
         self.mutated = [given["name"] for given in plan["inputs"] if given["mutated"]]
@@ -55,6 +57,12 @@ class Training:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs of the forward graph, with their history. ``inputs``: tensors."""
         return list(_Compiled.apply(self, *inputs))
+
+    def reached(self) -> list[set[int]]:
+        """For each input, the outputs whose gradients enter its own."""
+        if self._reached is None:
+            self._reached = _reached(self._backward_plan, self.tangents)
+        return self._reached
 
     def differentiate(self, ctx: Any, gradients: Sequence[Any]) -> list[Any]:
         """The gradients of the inputs as differentiable functions of inputs and ``gradients``."""
@@ -114,6 +122,41 @@ class _Inputs:
         return values
 
 
+def _reached(graph: dict[str, Any], tangents: Sequence[int]) -> list[set[int]]:
+    """For each output of a backward graph, the tangents (by the number of their output) that it is computed from. A step is taken to write to all
+    buffers it names but the graph's inputs, so the answer may name too many, never too few."""
+    inputs: list[str] = graph["inputs"]
+    first = len(inputs) - len(tangents)
+    enters: dict[str, set[int]] = {name: {index} for name, index in zip(inputs[first:], tangents)}
+    base: dict[str, str] = {}
+    scalars: set[int] = set()
+
+    def root(name: str) -> str:
+        while name in base:
+            name = base[name]
+        return name
+
+    for step in graph["steps"]:
+        if step["step"] == "view":
+            base[step["name"]] = step["base"]
+            continue
+        names = [root(name) for name in _buffers(step)]
+        together = scalars.union(*(enters.get(name, set()) for name in names))
+        if step["step"] == "read_scalar":
+            scalars = together
+        enters.update({name: together for name in names if name not in inputs})
+    return [enters.get(root(output["buffer"]), set()) if isinstance(output, dict) and "buffer" in output else set() for output in graph["outputs"]]
+
+
+def _buffers(form: Any) -> list[str]:
+    """The buffers that a step names, wherever it does."""
+    if isinstance(form, dict):
+        named = [value for key, value in form.items() if key in ("buffer", "name", "number") and isinstance(value, str)]
+        return named + [name for key, value in form.items() if key not in ("buffer", "name", "number") for name in _buffers(value)] \
+            + [name for key in ("buffers", "results") for name in form.get(key, ()) if isinstance(name, str)]
+    return [name for part in form for name in _buffers(part)] if isinstance(form, list) else []
+
+
 def _tangent(gradient: torch.Tensor | None, like: tuple[Any, ...]) -> torch.Tensor:
     """A gradient in the form the backward graph was made for: the output's strides, plain memory, zeros where there is none."""
     size, stride, dtype, device = like
@@ -154,5 +197,8 @@ class _Compiled(torch.autograd.Function):                         # type: ignore
         saved = ctx.saved_tensors
         with below_autograd():
             tangents = [_tangent(gradients[index], facts) for index, facts in zip(training.tangents, ctx.tangent_facts)]
-            found = training.backward([*ctx.saved_sizes, *saved, *tangents])
+            found = list(training.backward([*ctx.saved_sizes, *saved, *tangents]))
+        given = {index for index in training.tangents if gradients[index] is not None}
+        if len(given) < len(training.tangents):                  # an output is not used: eager leaves what leads only to it without a gradient
+            found = [gradient if not reached or reached & given else None for gradient, reached in zip(found, training.reached())]
         return (None, *[gradient if needed else None for gradient, needed in zip(found, ctx.needs_input_grad[1:])])
