@@ -91,19 +91,8 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _effects(i: "Interpreter") -> Any:
     """What would be replayed if the region ended now."""
-    changed = {key: list(map(id, shadow)) for key in sorted(_changed(i)) for shadow in [i.outside.shadows[key]]}
+    changed = {id(container): list(map(id, shadow)) for container, shadow, _ in i.outside.changed_containers()}
     return len(i.outside.effects), {key: len(added) for key, added in i.outside.pending.items()}, changed
-
-
-def _changed(i: "Interpreter") -> set[int]:
-    """Outside containers whose shadow differs from the snapshot taken when it was made."""
-    changed = set()
-    for container, snapshot in i.outside.originals.values():
-        shadow = i.outside.shadows[id(container)]
-        if len(shadow) != len(snapshot) or any(a is not b for a, b in zip(shadow, snapshot)) or (
-                isinstance(shadow, dict) and any(shadow[key] is not snapshot.get(key) for key in shadow)):
-            changed.add(id(container))
-    return changed
 
 
 __all__ = ["apply"]

@@ -55,7 +55,7 @@ class EpilogueBuilder:
         self._claim_outputs(result)
         for _, owner, name, value in _last_writes(self._outside.effects):
             self._write_attribute(owner, name, value)
-        for container, shadow, snapshot in self._changed_containers():
+        for container, shadow, snapshot in self._outside.changed_containers():
             self._change_container(container, shadow, snapshot)
         for container, added in self._outside.put_items():
             self._put_items(self.expression(container), container, added)
@@ -136,14 +136,6 @@ class EpilogueBuilder:
         else:
             method = "add" if isinstance(container, set) else "append"
             self._lines.extend(f"{target}.{method}({self.expression(value)})" for value in added)
-
-    def _changed_containers(self) -> list[tuple[Any, Any, Any]]:
-        changed = []
-        for key, (container, snapshot) in self._outside.originals.items():
-            shadow = self._outside.shadows[id(container)]
-            if id(shadow) == key and not _same_content(shadow, snapshot):
-                changed.append((container, shadow, snapshot))
-        return changed
 
     def _change_container(self, container: Any, shadow: Any, snapshot: Any) -> None:
         target = self.expression(container)
@@ -429,13 +421,6 @@ def _last_writes(effects: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     last = {(id(owner), name): index for index, (_, owner, name, _) in enumerate(effects)}
     return [effect for index, effect in enumerate(effects) if last[(id(effect[1]), effect[2])] == index]
 
-
-def _same_content(shadow: Any, snapshot: Any) -> bool:
-    if isinstance(shadow, MAPPINGS):
-        return list(shadow) == list(snapshot) and all(shadow[key] is snapshot[key] for key in shadow)
-    if isinstance(shadow, set):
-        return shadow == snapshot
-    return len(shadow) == len(snapshot) and all(a is b for a, b in zip(shadow, snapshot))
 
 
 def _leads_to(module: str, name: str, value: Any) -> bool:

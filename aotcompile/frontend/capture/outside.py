@@ -273,14 +273,19 @@ class Outside:
         inner = self.read(value, path)
         return self.shadow(inner) if self.is_container(inner) else inner
 
+    def changed_containers(self) -> list[tuple[Any, Any, Any]]:
+        """(container, its shadow, what the shadow was when it was made) for those whose shadow is another by now."""
+        changed = []
+        for key, (container, snapshot) in self.originals.items():
+            shadow = self.shadows[id(container)]
+            if id(shadow) == key and not _same_content(shadow, snapshot):
+                changed.append((container, shadow, snapshot))
+        return changed
+
     def distinct(self) -> list[tuple[Path, list[Path]]]:
         """Changed objects, each with those of its type that must not be the same object; only where one of the two is an argument itself."""
         changed = {id(owner): owner for _, owner, _, _ in self.effects} | {key: self._kept[key] for key in self.pending}
-        for container, snapshot in self.originals.values():
-            shadow = self.shadows[id(container)]
-            if len(shadow) != len(snapshot) or any(a is not b for a, b in zip(shadow, snapshot)) or (
-                    isinstance(shadow, dict) and any(shadow[key] is not snapshot[key] for key in shadow)):
-                changed[id(container)] = container
+        changed |= {id(container): container for container, _, _ in self.changed_containers()}
         found = []
         for owner in changed.values():
             path = self.paths.get(id(owner))
@@ -333,6 +338,14 @@ class Outside:
     def written(self, owner: Any, name: str) -> tuple[bool, Any]:
         found = self.writes.get(id(owner))
         return (True, found[name]) if found and name in found else (False, None)
+
+
+def _same_content(shadow: Any, snapshot: Any) -> bool:
+    if isinstance(shadow, MAPPINGS):
+        return list(shadow) == list(snapshot) and all(shadow[key] is snapshot[key] for key in shadow)
+    if isinstance(shadow, set):
+        return shadow == snapshot
+    return len(shadow) == len(snapshot) and all(a is b for a, b in zip(shadow, snapshot))
 
 
 @functools.cache
