@@ -20,7 +20,7 @@ import torch
 
 from aotcompile.frontend.capture.outside import DELETED, MAPPINGS, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
-from aotcompile.frontend.capture.signals import RegionRefused, value_needed
+from aotcompile.frontend.capture.signals import RegionRefused
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
 from aotcompile.frontend.torch_private import FakeTensor, same_size, size_hint
 from aotcompile.ir.paths import Path
@@ -94,7 +94,7 @@ class EpilogueBuilder:
         for key, symbol in self._symbols.symbols.items():
             if re.search(rf"\b{re.escape(symbol.name)}\b", text):
                 if symbol.kind == "item":
-                    self._refuse_items({key})
+                    self._symbols.refuse_item_symbols({key})
                 if symbol.kind == "data":
                     lines.append(f"{symbol.name} = {self._holder(symbol)}.shape[{symbol.dimension}]")
                     continue
@@ -103,13 +103,6 @@ class EpilogueBuilder:
                     self.used_inputs.add(symbol.input)
                 lines.append(f"{symbol.name} = {source}")
         return lines
-
-    def _refuse_items(self, symbols: Any) -> None:
-        """A number read from a tensor does not leave a region: reading it is a graph break."""
-        for key in sorted(symbols, key=str):
-            symbol = self._symbols.symbols.get(key)
-            if symbol is not None and symbol.kind == "item":
-                raise value_needed(symbol.what, symbol.chain)
 
     def _holder(self, symbol: Symbol) -> str:
         """The output whose shape has a size that is data."""
@@ -175,7 +168,7 @@ class EpilogueBuilder:
             try:
                 return self._symbols.text(value)
             except NotImplementedError:
-                self._refuse_items(value.node.expr.free_symbols)
+                self._symbols.refuse_item_symbols(value.node.expr.free_symbols)
                 if self._symbols.is_data(value):
                     raise RegionRefused("AOT209", "a size that depends on values leaves the region") from None
                 self._symbols.fix_sizes(value.node.expr)
@@ -201,9 +194,7 @@ class EpilogueBuilder:
             return self._names[id(value)]
         if type(value) in (tuple, torch.Size, slice) or text.startswith(("torch.", "_i")) and "(" not in text:
             return text
-        name = self._fresh_name()
-        self._lines.append(f"{name} = {text}")
-        return self._named(value, name)
+        return self._named(value, self._named_line(text))
 
     def _fresh_name(self) -> str:
         self._name_count += 1
@@ -355,14 +346,12 @@ class EpilogueBuilder:
         """A view that torch reads as conjugate or negative: the memory as it is, under the same view."""
         plain = self._recorder.call(function, (fake,), {})
         source = self._tensor(plain)
-        name = self._fresh_name()
         self.imports.setdefault("torch", "torch:")
-        self._lines.append(f"{name} = torch.{function.__name__}({source})")
-        return self._named(fake, name)
+        return self._named(fake, self._named_line(f"torch.{function.__name__}({source})"))
 
     def _view(self, fake: FakeTensor, base: str, base_fake: FakeTensor) -> str:
         if not all(map(self._symbols.is_known, (*fake.shape, *fake.stride(), fake.storage_offset()))):
-            self._refuse_items(self._symbols.symbols)            # where the view begins is data: what it is made from is read outside
+            self._symbols.refuse_item_symbols(self._symbols.symbols)            # where the view begins is data: what it is made from is read outside
             raise RegionRefused("AOT209", "where a view starts, or its size, is a tensor's value")
         self.imports.setdefault("torch", "torch:")
         source = f"{base}.detach()" if base_fake.requires_grad and not fake.requires_grad else base

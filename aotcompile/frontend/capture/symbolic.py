@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterable
 
 import sympy
 import torch
@@ -134,11 +134,15 @@ class SymbolTable:
         if isinstance(value, (tuple, list, dict)):
             for part in value.values() if isinstance(value, dict) else value:
                 self.refuse_items(part)
-        if not isinstance(value, SYMBOLIC):
-            return
-        for symbol in sorted(symbol_expression(value).free_symbols, key=str):
-            if symbol in self.symbols and self.symbols[symbol].kind == "item":
-                raise value_needed(self.symbols[symbol].what, self.symbols[symbol].chain)
+        if isinstance(value, SYMBOLIC):
+            self.refuse_item_symbols(symbol_expression(value).free_symbols)
+
+    def refuse_item_symbols(self, symbols: Iterable[sympy.Symbol]) -> None:
+        """The same for symbols: a number read from a tensor does not leave a region, reading it is a graph break."""
+        for key in sorted(symbols, key=str):
+            symbol = self.symbols.get(key)
+            if symbol is not None and symbol.kind == "item":
+                raise value_needed(symbol.what, symbol.chain)
 
     def truth(self, value: Any) -> bool:
         """``bool(value)``. Raises a `branch` break where that is data."""
