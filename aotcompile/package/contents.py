@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aotcompile.base import names
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.base.digest import digest, file_digest
 from aotcompile.base.span import Span
+from aotcompile.frontend.types import SplitSource
 from aotcompile.package import layout
 from aotcompile.package.manifest import break_json, manifest_text, sorted_diagnostics
 from aotcompile.package.rewrite.imports import ModuleName
@@ -52,10 +54,11 @@ def package_contents(plan: PackagePlan) -> PackageContents:
         except OSError as error:
             message = f"the file cannot be read: {error.strerror or error}."
             raise AotCompileError(Diagnostic("AOT620", "error", message, Span(source.shown(path), 1))) from error
-    for function in _in_order(plan):
-        if (function.result.module, function.result.qualname) in build.rewritten:
-            _add_regions(plan, build, function)
-    for function in sorted(plan.outside, key=lambda f: (f.result.module, f.result.lines, f.result.qualname)):
+    for function in _in_order(plan.functions):
+        result = function.result
+        if result.split is not None and (result.module, result.qualname) in build.rewritten:
+            _add_regions(build, function, result.split, partial(layout.variant_folder, source.name, result.module, result.qualname))
+    for function in _in_order(plan.outside):
         add_standing_function(build, function, layout.OUTSIDE_FOLDER)
     for path, content in plan.extra_files.items():
         _put(build, path, content)
@@ -63,8 +66,8 @@ def package_contents(plan: PackagePlan) -> PackageContents:
     return PackageContents(source.name, dict(sorted(build.files.items())), tuple(build.diagnostics))
 
 
-def _in_order(plan: PackagePlan) -> list[FunctionPlan]:
-    return sorted(plan.functions, key=lambda f: (f.result.module, f.result.lines, f.result.qualname))
+def _in_order(functions: Sequence[FunctionPlan]) -> list[FunctionPlan]:
+    return sorted(functions, key=lambda f: (f.result.module, f.result.lines, f.result.qualname))
 
 
 def _put(build: _Build, path: str, content: Content) -> None:
@@ -100,7 +103,8 @@ def _twin(plan: PackagePlan, build: _Build, module: ModuleSource, data: bytes) -
     outside = {f.result.qualname for f in plan.outside}
     functions = [SplitFunction(f.result.qualname, f.result.lines[0], f.result.split, {index: len(v) for index, v in f.variants.items()}, f.digest,
                                frozenset(number for number, callee in f.result.split.calls.items() if callee in outside))
-                 for f in _in_order(plan) if f.result.module == module.name and f.result.split is not None and f.result.split.form == "source"]
+                 for f in _in_order(plan.functions)
+                 if f.result.module == module.name and f.result.split is not None and f.result.split.form == "source"]
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
@@ -123,7 +127,7 @@ def _twin(plan: PackagePlan, build: _Build, module: ModuleSource, data: bytes) -
 def _bytecode_footer(plan: PackagePlan, build: _Build, module: ModuleSource, text: str) -> str:
     """What puts the split functions that have no source text in the place of the originals, at the end of the generated module; "" for none."""
     lines = []
-    for function in _in_order(plan):
+    for function in _in_order(plan.functions):
         result = function.result
         if result.module != module.name or result.split is None or result.split.form != "bytecode" or not any(function.variants.values()):
             continue
@@ -133,51 +137,41 @@ def _bytecode_footer(plan: PackagePlan, build: _Build, module: ModuleSource, tex
         lines.append(f"    {ascii(result.qualname)}: ({ascii(function.digest)}, {ascii(f'{home}/bytecode.py')}),\n")
     if not lines:
         return ""
-    bind = names.unique("_bind_bytecode", {word for word in ("_bind_bytecode",) if word in text})
+    bind = names.unique("_bind_bytecode", ("_bind_bytecode",) if "_bind_bytecode" in text else ())
     return (f"\n\n# Functions without source text, split in their bytecode.\nfrom aotcompile.runtime import bind_bytecode as {bind}\n\n"
             f"{bind}(__name__, __file__, globals(), {{\n{''.join(lines)}}})\n")
 
 
 # ---- regions ------------------------------------------------------------------------------------------------------------------------------
 
-def _add_regions(plan: PackagePlan, build: _Build, function: FunctionPlan) -> None:
+def _add_regions(build: _Build, function: FunctionPlan, split: SplitSource, folder_of: Callable[[int, int], str]) -> None:
+    """``folder_of``: region index, variant number -> the variant's folder."""
     result = function.result
-    assert result.split is not None
-    for region in result.split.regions:
-        folders = []
-        for number, variant in enumerate(function.variants.get(region.index, ())):
-            folder = layout.variant_folder(plan.source.name, result.module, result.qualname, region.index, number)
-            folders.append(folder)
+    for region in split.regions:
+        variants = {folder_of(region.index, number): variant for number, variant in enumerate(function.variants.get(region.index, ()))}
+        for folder, variant in variants.items():
             _add_variant(build, folder, variant)
-        entry = {"variants": folders, "lines": list(region.lines)}
+        entry = {"variants": list(variants), "lines": list(region.lines)}
         build.regions.setdefault(result.module, {})[names.region_name(result.qualname, region.index)] = entry
 
 
 def add_standing_function(build: _Build, function: FunctionPlan, root: str) -> None:
     """A split function that no module of the package holds: its split source and regions under ``root``, and a record by which the runtime makes its
     twin next to the original."""
-    result = function.result
-    if result.split is None:
+    result, split = function.result, function.result.split
+    if split is None:
         return
 
     def moved(path: str) -> str:
         return root + path.removeprefix(layout.AOT_FOLDER)
 
     home = moved(names.region_folder(result.module, result.qualname, 0)).rpartition("/")[0]
-    path = f"{home}/{'bytecode' if result.split.form == 'bytecode' else 'source'}.py"
-    _put(build, path, result.split.text)
-    regions = {}
-    for region in result.split.regions:
-        folders = []
-        for number, variant in enumerate(function.variants.get(region.index, ())):
-            folder = moved(names.variant_folder(result.module, result.qualname, region.index, number))
-            folders.append(folder)
-            _add_variant(build, folder, variant)
-        name = names.region_name(result.qualname, region.index)
-        regions[name] = [f"_r{region.index}", region.name]
-        build.regions.setdefault(result.module, {})[name] = {"variants": folders, "lines": list(region.lines)}
+    path = f"{home}/{'bytecode' if split.form == 'bytecode' else 'source'}.py"
+    _put(build, path, split.text)
+    _add_regions(build, function, split, lambda region, variant: moved(names.variant_folder(result.module, result.qualname, region, variant)))
+    regions = {names.region_name(result.qualname, region.index): [f"_r{region.index}", region.name] for region in split.regions}
     build.callees.append({"module": result.module, "qualname": result.qualname, "file": path, "digest": function.digest,
-                          "bytecode": result.split.form == "bytecode", "calls": sorted(result.split.calls), "regions": regions})
+                          "bytecode": split.form == "bytecode", "calls": sorted(split.calls), "regions": regions})
 
 
 def _add_variant(build: _Build, folder: str, variant: VariantFiles) -> None:
@@ -202,7 +196,7 @@ def _put_binary(build: _Build, path: str, content: bytes) -> None:
 
 
 def _manifest(plan: PackagePlan, build: _Build) -> dict[str, Any]:
-    functions = [*_in_order(plan), *plan.outside]
+    functions = [*_in_order(plan.functions), *plan.outside]
     eager = [d for f in functions for d in (*f.result.eager, *(f.result.split.eager if f.result.split else ()))]
     eager += [d for d in build.diagnostics if d.code in ("AOT611", "AOT612")]
     return {

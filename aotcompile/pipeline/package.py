@@ -97,9 +97,12 @@ def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[En
     built = build_functions(analysis, backend=options.backend, targets=options.targets)
     _progress("compiling kernels", 2, 4)
     plans = with_binaries(built, targets=options.targets, jobs=options.jobs)
-    own = tuple(plan for plan in plans if _inside(plan, source))
-    outside = _reached([plan for plan in plans if not _inside(plan, source)])
-    plan = PackagePlan(source, own, options.output_json(), built_with(), host_files(options), outside)
+    own: list[FunctionPlan] = []
+    others: list[FunctionPlan] = []
+    for function in plans:
+        (own if _inside(function, source) else others).append(function)
+    outside = _reached(others)
+    plan = PackagePlan(source, tuple(own), options.output_json(), built_with(), host_files(options), outside)
     shown = {id(each.result) for each in (*own, *outside)}
     built = [function for function in built if id(function.result) in shown]
     return package_contents(plan), built, analysis
