@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from aotcompile.runtime import reporting
 from aotcompile.runtime.digest import DIGEST_ATTRIBUTE, TAG, same_digest
 from aotcompile.runtime.loader import Refused, bind, package_around
+from aotcompile.runtime.twins.assemble import assemble
 from aotcompile.runtime.twins.callees import Callees
 
 
@@ -92,21 +93,6 @@ def _places(namespace: dict[str, Any], qualname: str) -> Iterator[tuple[Function
 
 def _twin(function: FunctionType, codes: Mapping[str, CodeType], digest: str, qualname: str,
           region: Callable[[str, FunctionType], Any], callee: Callable[[Any], Any]) -> FunctionType:
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-    for name in codes[""].co_freevars:
-        if name.startswith("_call_"):
-            cells[name] = CellType(callee)
-    for name, code in codes.items():
-        if name:
-            eager = FunctionType(code, function.__globals__, name, None, tuple([cells[free] for free in code.co_freevars]))
-            eager.__module__ = function.__module__
-            stub = name.removesuffix("_eager")
-            cells[stub] = CellType(region(f"{qualname}:{stub[1:]}", eager))
-    twin = FunctionType(codes[""], function.__globals__, function.__name__, function.__defaults__,
-                        tuple([cells[free] for free in codes[""].co_freevars]))
-    twin.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(twin, function)
-    del twin.__wrapped__                                         # type: ignore[attr-defined]
-    twin.__dict__[DIGEST_ATTRIBUTE] = digest
-    return twin
-
+    eager = {name.removesuffix("_eager"): (name, code) for name, code in codes.items() if name}
+    calls = {name: callee for name in codes[""].co_freevars if name.startswith("_call_")}
+    return assemble(function, codes[""], eager, calls, lambda stub, body: region(f"{qualname}:{stub[1:]}", body), digest)

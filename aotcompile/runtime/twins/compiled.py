@@ -22,12 +22,13 @@ import linecache
 import os
 import weakref
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Mapping, Sequence
 
 import torch
 
 from aotcompile.runtime import digest, reporting
+from aotcompile.runtime.twins.assemble import assemble
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 from aotcompile.runtime.guards import ORIGINAL_CLASS
 from aotcompile.runtime.loader import Package, Refused, make_region
@@ -172,22 +173,14 @@ class TwinMaker:
                 reporting.refuse(f"{self.package.folder}:{key}",
                                  f"AOT606 the split source of {key[0]}:{key[1]} cannot be used: {error}. It runs eagerly.")
                 return None
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-        cells.update({name: CellType(value) for name, value in code.helpers.items()})
-        for name in code.calls:
-            cells[name] = CellType(_Call(self))
-        for stub, (region, eager_name) in code.stubs.items():
-            eager_code = code.eager[eager_name]
-            eager = FunctionType(eager_code, function.__globals__, eager_name, None, _closure(eager_code, cells))
-            eager.__module__ = function.__module__
+        eager = {stub: (name, code.eager[name]) for stub, (_, name) in code.stubs.items()}
+        helpers = {**code.helpers, **{name: _Call(self) for name in code.calls}}
+
+        def stub_of(stub: str, body: FunctionType) -> Any:
+            region = code.stubs[stub][0]
             counters = self.counters.setdefault((split.module, region), reporting.Counters())
-            cells[stub] = CellType(make_region(self.package, split.module, region, eager, counters))
-        twin = FunctionType(code.function, function.__globals__, function.__name__, function.__defaults__, _closure(code.function, cells))
-        twin.__kwdefaults__ = function.__kwdefaults__
-        functools.update_wrapper(twin, function)
-        del twin.__wrapped__                                     # type: ignore[attr-defined]
-        twin.__dict__[digest.DIGEST_ATTRIBUTE] = split.digest
-        return twin
+            return make_region(self.package, split.module, region, body, counters)
+        return assemble(function, code.function, eager, helpers, stub_of, split.digest)
 
     def direct(self, function: Any) -> Any:
         """What to call in place of ``function``."""
@@ -232,10 +225,6 @@ class _Call:
 
     def __call__(self, function: Any) -> Any:
         return self._direct(function)
-
-
-def _closure(code: CodeType, cells: Mapping[str, CellType]) -> tuple[CellType, ...]:
-    return tuple(cells[name] for name in code.co_freevars)
 
 
 # ---- modules and other callables ----------------------------------------------------------------------------------------------------------
