@@ -13,7 +13,7 @@ serving process then calls the plug-in again, with the captured graph and the re
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +24,8 @@ from aotcompile.base.diagnostic import Diagnostic, UsageError
 from aotcompile.frontend.types import CapturedVariant, GraphInput
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.record import graph_module, nodes_of
-from aotcompile.graph.tracing.inputs import evaluate
+from aotcompile.graph.tracing.inputs import geometry
 from aotcompile.ir.dtypes import DType
-from aotcompile.ir.expression import parse
 
 Plugin = Callable[[fx.GraphModule, list[Any]], Any]
 
@@ -88,11 +87,7 @@ def _example(given: GraphInput, sizes: dict[str, int]) -> Any:
     facts = given.facts
     if facts is None:
         return given.hint
-    shape, strides = (_integers(texts, sizes) for texts in (facts.sizes, facts.strides))
+    shape, strides = geometry(facts, sizes)
     device = facts.device if facts.device == "cpu" or torch.cuda.is_available() else "cpu"
     tensor = torch.empty_strided(shape, strides, dtype=getattr(torch, DType(facts.dtype).torch_name), device=device).zero_()
     return tensor.requires_grad_(bool(facts.requires_grad))
-
-
-def _integers(texts: Sequence[int | str], sizes: dict[str, int]) -> list[int]:
-    return [int(evaluate(parse(str(text)), sizes)) for text in texts]

@@ -135,12 +135,14 @@ def compare(wanted: dict[str, Any], got: dict[str, Any]) -> list[Comparison]:
     for kind in ("gradients", "changed"):
         if set(wanted[kind]) != set(got[kind]):
             found.append(Comparison("", "", kind, False, None, f"of {sorted(got[kind])}, eager {sorted(wanted[kind])}"))
-        found += [_one(f"{'gradient of ' if kind == 'gradients' else ''}{name}", wanted[kind][name], got[kind][name]) for name in wanted[kind]
+        summed = kind == "gradients"
+        found += [_one(f"gradient of {name}" if summed else name, wanted[kind][name], got[kind][name], summed=summed) for name in wanted[kind]
                   if name in got[kind]]
     return found
 
 
-def _one(what: str, wanted: Any, got: Any) -> Comparison:
+def _one(what: str, wanted: Any, got: Any, *, summed: bool = False) -> Comparison:
+    """``summed``: a sum over the batch, made in another order: its elements are compared with the size of the whole."""
     if not (isinstance(wanted, torch.Tensor) and isinstance(got, torch.Tensor)):
         same = wanted == got or isinstance(wanted, float) and isinstance(got, float) and abs(wanted - got) <= 1e-5 * max(1.0, abs(wanted))
         return Comparison("", "", what, same, None, "" if same else f"{got!r}, eager {wanted!r}")
@@ -148,8 +150,7 @@ def _one(what: str, wanted: Any, got: Any) -> Comparison:
         return Comparison("", "", what, False, None, f"{got.dtype}{list(got.shape)}, eager {wanted.dtype}{list(wanted.shape)}")
     relative, absolute = _TOLERANCE.get(wanted.dtype, (0.0, 0.0) if not wanted.is_complex() else (1e-5, 1e-5))
     same = torch.allclose(got, wanted, rtol=relative, atol=absolute, equal_nan=True) if wanted.numel() else True
-    if not same and what.startswith("gradient of "):
-        # A gradient is a sum over the batch in another order: its elements are compared with the size of the whole.
+    if not same and summed:
         same = float(torch.linalg.vector_norm(got - wanted)) <= relative * float(torch.linalg.vector_norm(wanted))
     difference = float((got.double() - wanted.double()).abs().max()) if wanted.numel() and not wanted.is_complex() else None
     return Comparison("", "", what, same, difference, "" if same else "beyond the tolerance of its dtype")

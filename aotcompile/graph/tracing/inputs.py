@@ -14,6 +14,7 @@ from aotcompile.graph.torch_private import RESERVED_PREFIXES, FakeTensorMode, de
 from aotcompile.graph.tracing.shape_environment import SizeEnvironment
 from aotcompile.ir.dtypes import DType
 from aotcompile.ir.expression import Add, Expression, FloorDivide, Integer, Maximum, Minimum, Modulo, Multiply, Symbol, parse
+from aotcompile.ir.guards import TensorFacts
 
 # CUDA tensors are traced as "meta" ones: autograd on fake CUDA tensors needs a GPU, and the text must be the same on every build machine.
 STAND_IN = "meta"
@@ -52,11 +53,16 @@ def _fake(given: GraphInput, sizes: dict[str, Any], training: bool) -> torch.Ten
     if given.facts is None:
         return torch.empty((), dtype=torch.int64 if given.number == "int" else torch.float64)
     facts = given.facts
-    shape = [evaluate(parse(str(size)), sizes) for size in facts.sizes]
-    strides = [evaluate(parse(str(stride)), sizes) for stride in facts.strides]
+    shape, strides = geometry(facts, sizes)
     device = "cpu" if facts.device == "cpu" else STAND_IN
     tensor = torch.empty_strided(shape, strides, dtype=getattr(torch, DType(facts.dtype).torch_name), device=device)
     return tensor.requires_grad_(training and bool(facts.requires_grad))
+
+
+def geometry(facts: TensorFacts, sizes: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Sizes and strides of a tensor, under values of the symbols."""
+    shape, strides = ([evaluate(parse(str(number)), sizes) for number in numbers] for numbers in (facts.sizes, facts.strides))
+    return shape, strides
 
 
 def evaluate(expression: Expression, sizes: dict[str, Any]) -> Any:
