@@ -16,6 +16,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -314,21 +315,23 @@ def totals(name: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def run_list(name: str, cases: Sequence[Case], options: argparse.Namespace) -> list[Outcome]:
-    """Run the cases that match ``-k`` and print a line for each and the totals."""
+    """Run the cases that match ``-k``, ``--jobs`` at a time, and print a line for each and the totals."""
     import torch._functorch.aot_autograd  # noqa: F401  (imported once, before the children are forked)
 
     import aotcompile.api  # noqa: F401
 
     warnings.simplefilter("ignore")
+    chosen = [case for case in cases if not options.k or any(word in case.name for word in options.k.split(","))]
     outcomes = []
-    for case in cases:
-        if options.k and not any(word in case.name for word in options.k.split(",")):
-            continue
+
+    def run(case: Case) -> None:
         outcome = in_child(case, options.backend, options.peer, options.timeout, not options.show)
-        if outcome.kind == "absent":
-            continue
-        outcomes.append(outcome)
-        print(line_of(outcome, options.v), flush=True)
+        if outcome.kind != "absent":
+            outcomes.append(outcome)
+            print(line_of(outcome, options.v), flush=True)
+
+    with ThreadPoolExecutor(options.jobs) as pool:       # a thread only waits for its child
+        list(pool.map(run, chosen))
     print(totals(name, outcomes), flush=True)
     return outcomes
 
@@ -337,6 +340,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--backend", default="native", help="native, aot_eager or eager")
     made.add_argument("-k", default="", help="only cases whose name holds one of these words (comma-separated)")
+    made.add_argument("--jobs", type=int, default=1, help="cases at a time")
     made.add_argument("--timeout", type=float, default=300.0, help="seconds per case")
     made.add_argument("--peer", action="store_true", help="also count torch.compile's breaks, where the list compares them")
     made.add_argument("--show", action="store_true", help="let the children print")
