@@ -15,8 +15,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -234,34 +233,56 @@ def _peer_breaks(made: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> int | Non
 # ---- child processes ----------------------------------------------------------------------------------------------------------------------
 
 
-def in_child(case: Case, backend: str, peer: bool, timeout: float, quiet: bool = True) -> Outcome:
-    """`run_case` in a forked child."""
-    reader, writer = os.pipe()
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        _child(case, backend, peer, reader, writer, quiet)
-    os.close(writer)
-    data, end = b"", time.monotonic() + timeout
-    timed_out = False
-    with os.fdopen(reader, "rb") as stream:
-        while True:
-            ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                timed_out = True
-                os.killpg(child, signal.SIGKILL)
-                break
-            piece = os.read(stream.fileno(), 1 << 16)
-            if not piece:
-                break
-            data += piece
-    _, status = os.waitpid(child, 0)
-    if timed_out:
-        return Outcome(case.name, "timeout", f"no end after {timeout:.0f} s")
-    if not data:
-        return Outcome(case.name, "died", f"exit status {status}")
-    outcome: Outcome = pickle.loads(data)
-    return outcome
+class Child:
+    """`run_case` in a forked child, which writes its outcome into a pipe."""
+
+    def __init__(self, case: Case, options: argparse.Namespace) -> None:
+        self.case = case
+        self.timeout: float = options.timeout
+        self.reader, writer = os.pipe()
+        sys.stdout.flush()
+        self.process = os.fork()
+        if self.process == 0:
+            _child(case, options.backend, options.peer, self.reader, writer, not options.show)
+        os.close(writer)
+        self.data, self.end = b"", time.monotonic() + self.timeout
+
+    def fileno(self) -> int:
+        return self.reader
+
+    def read(self) -> bool:
+        """Take what the child has written; False at its end."""
+        piece = os.read(self.reader, 1 << 16)
+        self.data += piece
+        return bool(piece)
+
+    def outcome(self, timed_out: bool) -> Outcome:
+        """What the child has reported, once it has ended; one that has run out of time is ended."""
+        if timed_out:
+            os.killpg(self.process, signal.SIGKILL)
+        os.close(self.reader)
+        _, status = os.waitpid(self.process, 0)
+        if timed_out:
+            return Outcome(self.case.name, "timeout", f"no end after {self.timeout:.0f} s")
+        if not self.data:
+            return Outcome(self.case.name, "died", f"exit status {status}")
+        reported: Outcome = pickle.loads(self.data)
+        return reported
+
+
+def outcomes_of(cases: Sequence[Case], options: argparse.Namespace) -> Iterator[Outcome]:
+    """The outcomes in the order in which the cases end, ``--jobs`` children at a time (no threads: libraries refuse to be forked beside them)."""
+    waiting, running = list(reversed(cases)), list[Child]()
+    while waiting or running:
+        while waiting and len(running) < options.jobs:
+            running.append(Child(waiting.pop(), options))
+        first_end = min(child.end for child in running)
+        readable, _, _ = select.select(running, [], [], max(0.0, first_end - time.monotonic()))
+        ended = [(child, False) for child in readable if not child.read()]
+        ended += [(child, True) for child in running if child not in readable and child.end <= time.monotonic()]
+        for child, timed_out in ended:
+            running.remove(child)
+            yield child.outcome(timed_out)
 
 
 def _child(case: Case, backend: str, peer: bool, reader: int, writer: int, quiet: bool) -> None:
@@ -323,15 +344,10 @@ def run_list(name: str, cases: Sequence[Case], options: argparse.Namespace) -> l
     warnings.simplefilter("ignore")
     chosen = [case for case in cases if not options.k or any(word in case.name for word in options.k.split(","))]
     outcomes = []
-
-    def run(case: Case) -> None:
-        outcome = in_child(case, options.backend, options.peer, options.timeout, not options.show)
+    for outcome in outcomes_of(chosen, options):
         if outcome.kind != "absent":
             outcomes.append(outcome)
             print(line_of(outcome, options.v), flush=True)
-
-    with ThreadPoolExecutor(options.jobs) as pool:       # a thread only waits for its child
-        list(pool.map(run, chosen))
     print(totals(name, outcomes), flush=True)
     return outcomes
 
