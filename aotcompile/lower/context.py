@@ -4,6 +4,9 @@ Which recipes become memory (`Context.settle`). A recipe is inlined into its use
 for every user, and exponential where every operator uses both of its predecessors. So a recipe that is used more than once becomes a buffer
 unless it is trivial. The scheduler turns such a buffer back into a register where producer and users meet in one kernel; it can not do the
 reverse.
+
+Memory traffic counts as well. The residual stream of a transformer, ``h1 = h0 + f``, has three users; inlined, each reads ``h0`` and ``f``, and the
+next layer's users three terms, then four. Kept, ``h1`` is written once and read three times, and all layers have the same kernels.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from aotcompile.ir.nodes import (
 )
 from aotcompile.ir.operators import OPERATORS
 from aotcompile.ir.simplify import Ranges, simplify
-from aotcompile.ir.traverse import Rewriter, loads, tree_size, walk
+from aotcompile.ir.traverse import Rewriter, loads, tree_size, value_symbols, walk
 from aotcompile.lower.symbols import SymbolTable
 from aotcompile.lower.tensors import Index, Recipe, Remap, Root, Tensor, contiguous_strides, flat_index
 
@@ -208,9 +211,16 @@ class Context:
         if root.viewed and can_fail(value):
             self.realize_root(root)  # a view may need a part only, but eager fails on any element
             return
-        many = root.uses > 1 and (size > SHARED_RECIPE or is_costly(value))
+        many = root.uses > 1 and (size > SHARED_RECIPE or is_costly(value) or self._read_too_often(root, value))
         if many or size > LONGEST_RECIPE or len(loads(value)) > MOST_LOADS:
             self.realize_root(root)
+
+    def _read_too_often(self, root: Root, value: Value) -> bool:
+        """Whether the users together read more elements where the recipe is inlined than where it is kept (which writes it, and reads it once for
+        each). Only what differs from element to element counts: a bias or a scale is in the cache."""
+        variables = {loop.variable for loop in self.loops(root.sizes)[0]}
+        full = sum(variables <= value_symbols(load) for load in loads(value))
+        return root.uses * full >= full + 1 + root.uses
 
     # ---- operations
 

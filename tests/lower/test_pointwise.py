@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from checking import check, lower
 
 from aotcompile.ir.nodes import Apply, Cast, Compute
-from aotcompile.ir.traverse import tree_size, walk
+from aotcompile.ir.traverse import buffers_read, tree_size, walk
 
 FLOAT = ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf erfc lgamma sigmoid "
          "frac deg2rad logit sinc").split()
@@ -143,3 +143,24 @@ def test_a_long_chain_is_cut() -> None:
     program = lower(chain, torch.randn(3))
     assert all(tree_size(operation.body) < 100 for operation in program.operations if isinstance(operation, Compute))
     assert sum(isinstance(node, Apply) for operation in program.operations if isinstance(operation, Compute) for node in walk(operation.body)) == 600
+
+
+def test_sums_of_a_residual_stream_are_computed_once() -> None:
+    """Each has three users: both uses of the normalised value, and the next sum. Without memory of their own every block would read one term more."""
+    def blocks(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = x + torch.mm(x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-6), w)
+        return x
+    program = lower(blocks, torch.randn(4, 8), torch.randn(8, 8))
+    computes = [operation for operation in program.operations if isinstance(operation, Compute)]
+    assert max(len(buffers_read(compute)) for compute in computes) <= 2
+    assert len(computes) == 4 * 3
+    check(blocks, torch.randn(4, 8), torch.randn(8, 8))
+
+
+def test_what_is_read_once_for_many_elements_is_no_reason_to_keep_a_value() -> None:
+    def scaled(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> Any:
+        y = x * a + b
+        return torch.mm((y + 1).contiguous(), w), torch.mm((y + 2).contiguous(), w), torch.mm((y + 3).contiguous(), w)
+    program = lower(scaled, torch.randn(4, 8), torch.randn(8), torch.randn(4, 1), torch.randn(8, 8))
+    assert sum(isinstance(operation, Compute) for operation in program.operations) == 3
