@@ -412,11 +412,11 @@ def _split_once(text: str, first_line: int, freevars: tuple[str, ...]) -> Any:
     return split_function(text, [], first_line=first_line, freevars=freevars)
 
 
-def _split(text: str, breaks: Sequence[Any], *, first_line: int = 1, freevars: Sequence[str] = (), region_filter: Any = None) -> Any:
+def _split(text: str, breaks: Sequence[Any], *, first_line: int = 1, freevars: Sequence[str] = (), **keywords: Any) -> Any:
     """`split_function`; the text of all cases is the same function, whose split without breaks is made once."""
-    if not breaks and region_filter is None:
+    if not breaks and not any(keywords.values()):
         return _split_once(text, first_line, tuple(freevars))
-    return split_function(text, breaks, first_line=first_line, freevars=tuple(freevars), region_filter=region_filter)
+    return split_function(text, breaks, first_line=first_line, freevars=tuple(freevars), **keywords)
 
 
 def warm() -> None:
