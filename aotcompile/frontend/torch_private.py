@@ -1,7 +1,10 @@
 """Private torch APIs of the frontend, in one place. Checked on torch 2.11 to 2.14."""
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from types import FrameType
 from typing import Any
 
 import sympy
@@ -24,9 +27,9 @@ SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
 NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
-    "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds", "is_data_dependent",
-    "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
-    "symbolic_dispatch",
+    "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds",
+    "is_data_dependent", "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "reads_fake_memory", "refine_ranges", "same_size",
+    "size_hint", "symbol_expression", "symbolic_dispatch",
 ]
 
 
@@ -47,16 +50,63 @@ class NamedSource(Source):
         return isinstance(other, NamedSource) and other.text == self.text
 
 
+# Functions of torch that look at the layout of a tensor, and the functions of tensors by which "contiguous or not" is "shared memory or a copy".
+_LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format", "check_contiguous_sizes_strides", "is_channels_last_contiguous_2d",
+                               "is_channels_last_contiguous_3d", "is_non_overlapping_and_dense", "suggest_memory_format",
+                               "are_strides_like_channels_last_or_false", "compute_elementwise_output_logical_to_physical_perm"})
+_MAY_SHARE_MEMORY = frozenset({"reshape", "reshape_as", "contiguous", "flatten", "ravel", "to"})
+_DEPTH = 16                                    # frames between such a function and the question
+
+
 class WatchedShapeEnv(ShapeEnv):
-    """A ShapeEnv that tells when the code makes a symbol a constant: ``on_fixed(symbol, value)``."""
+    """A ShapeEnv that tells when the code makes a symbol a constant (``on_fixed(symbol, value)``), and that knows questions about layouts.
+
+    A slice ``x[:, :n]`` is contiguous where ``n`` is the whole size. An elementwise operator asks, and it makes no difference: the strides of its
+    result are those of the general case. So no guard says ``n != x.shape[1]``. ``running``: the function of torch that is run;
+    ``layout_guards``: the guards that its questions about layouts made nonetheless."""
 
     on_fixed: Any = None
+    running: str = ""
+    layout_guards: tuple[Any, ...] = ()
+
+    def evaluate_expr(self, orig_expr: Any, *arguments: Any, **keywords: Any) -> Any:
+        answer = different(orig_expr, hints_of(self))
+        if answer is not None and self.running not in _MAY_SHARE_MEMORY and _asks_about_layout(sys._getframe(1)):
+            return answer
+        known = len(self.guards)
+        result = super().evaluate_expr(orig_expr, *arguments, **keywords)
+        if len(self.guards) > known and _asks_about_layout(sys._getframe(1)):
+            self.layout_guards += tuple(self.guards[known:])
+        return result
 
     def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
         before = a in self.replacements
         super()._set_replacement(a, tgt, msg)
         if self.on_fixed is not None and not before and a in self.replacements and self.replacements[a].is_number:
             self.on_fixed(a, self.replacements[a])
+
+
+def different(relation: Any, hints: Mapping[Any, Any]) -> Any:
+    """The truth of ``a == b`` or ``a != b`` where the example values differ; None for other relations."""
+    if not isinstance(relation, (sympy.Eq, sympy.Ne)) or not relation.free_symbols <= hints.keys():
+        return None
+    equal = relation.lhs.xreplace(hints) == relation.rhs.xreplace(hints)
+    return None if equal else sympy.sympify(isinstance(relation, sympy.Ne))
+
+
+def _asks_about_layout(frame: FrameType | None) -> bool:
+    for _ in range(_DEPTH):
+        if frame is None:
+            return False
+        if frame.f_code.co_name in _LAYOUT_QUESTIONS and "torch" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def hints_of(environment: ShapeEnv) -> Mapping[Any, Any]:
+    """Symbol -> example value (before torch 2.12 the table is called ``var_to_val``)."""
+    return environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
 
 
 def new_fake_mode() -> FakeTensorMode:
@@ -99,8 +149,7 @@ def size_hint(value: Any) -> int:
         return int(value)
     if value.node.hint is not None:
         return int(value.node.hint)
-    environment = value.node.shape_env
-    hints = environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val  # the latter before torch 2.12
+    hints = hints_of(value.node.shape_env)
     expression = symbol_expression(value)
     return int(expression.xreplace({symbol: hints.get(symbol, DATA_DEPENDENT_HINT) for symbol in expression.free_symbols}))
 
@@ -138,6 +187,11 @@ def symbolic_dispatch() -> AbstractContextManager[Any]:
     import torch._decomp.decompositions  # noqa: F401  (it registers them)
 
     return enable_python_dispatcher()
+
+
+def refine_ranges(environment: ShapeEnv, condition: sympy.Basic) -> None:
+    """Take in what a condition that holds says about the ranges of its symbols."""
+    environment._refine_ranges(condition)
 
 
 def always_holds(expression: sympy.Basic, minimum: int) -> bool:

@@ -104,13 +104,14 @@ class GraphInput:
 
 @dataclass(frozen=True)
 class SymbolFacts:
-    """A size symbol: defined by ``sizes[dimension]`` of graph input number ``input``; ``hint`` is the example's size; inclusive range."""
+    """A size symbol: defined by ``sizes[dimension]`` of graph input number ``input``, or (``dimension`` -1) that input itself, a Python int. ``hint``
+    is the example's size; inclusive range, ``minimum`` None: it may be negative."""
 
     name: str
     input: int
     dimension: int
     hint: int = field(compare=False)
-    minimum: int = 0
+    minimum: int | None = 0
     maximum: int | None = None
 
 

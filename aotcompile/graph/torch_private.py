@@ -28,13 +28,15 @@ __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "Shape
 RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
 
 
-def define_size_symbol(environment: ShapeEnv, name: str, hint: int, minimum: int, maximum: int | None) -> sympy.Symbol:
+def define_size_symbol(environment: ShapeEnv, name: str, hint: int, minimum: int | None, maximum: int | None) -> sympy.Symbol:
     """A size symbol called ``name`` in ``environment``, in [minimum, maximum], as `ShapeEnv.create_symbol` would register one.
 
     ``create_symbol`` itself chooses the name, and the names are part of our text on disk."""
-    symbol = sympy.Symbol(name, integer=True, **({"positive": True} if minimum > 0 else {"nonnegative": True}))
+    sign = {} if minimum is None else {"positive": True} if minimum > 0 else {"nonnegative": True}
+    symbol = sympy.Symbol(name, integer=True, **sign)
     hints_of(environment)[symbol] = sympy.Integer(hint)
-    environment.var_to_range[symbol] = ValueRanges(minimum, _int_infinity() if maximum is None else maximum)
+    environment.var_to_range[symbol] = ValueRanges(-_int_infinity() if minimum is None else minimum,
+                                                   _int_infinity() if maximum is None else maximum)
     environment.var_to_sources[symbol] = []
     environment.symbol_guard_counter[symbol] = 0
     slocs = getattr(environment, "var_to_range_sloc", None)

@@ -24,7 +24,8 @@ class AtenGraphs:
 
     inference: ``forward(*inputs) -> outputs``; training: ``forward(*inputs) -> (*outputs, *saved)`` and
     ``backward(*saved_sizes, *saved_tensors, *tangents) -> gradients``: one per graph input (None where none flows).
-    ``inputs`` are the captured variant's inputs in order; kind "number" ones arrive as 0-dim tensors (i64/f64) on the CPU.
+    ``inputs`` are the captured variant's inputs in order; kind "number" ones arrive as 0-dim tensors (i64/f64) on the CPU, or as ints where they are
+    symbols of the variant.
     Mutated inputs are written by ``aten.copy_`` nodes in ``forward``. ``tangents``: numbers of the outputs that get one, in order.
     ``guards`` are additional guards on the symbols found while tracing."""
 

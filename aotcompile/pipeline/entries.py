@@ -8,7 +8,7 @@ from typing import Any, Iterator, Sequence
 import torch
 
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
-from aotcompile.frontend.capture.region import DimensionSpec, Dimensions
+from aotcompile.frontend.capture.region import DimensionSpec, Dimensions, DynamicNumbers
 from aotcompile.frontend.record.driver import Situation
 from aotcompile.frontend.entries.entry import Entry
 from aotcompile.ir.paths import Path
@@ -34,30 +34,46 @@ def plain_function(target: Any) -> tuple[types.FunctionType | None, tuple[Any, .
             return None, front, keywords
 
 
-def situation_of(entry: Entry, *, dynamic: str, training: bool | None) -> Situation:
+def situations_of(entries: Sequence[Entry], *, dynamic: str, training: bool | None) -> list[Situation]:
+    """The situations of one entry's records, in their order. A Python number that is another one than in an earlier record is dynamic: the first
+    number has a variant of its own, and all others have one together."""
+    situations = [_situation_of(entry, dynamic, training) for entry in entries]
+    seen: dict[tuple[Any, ...], int | float] = {}
+    for entry, situation in zip(entries, situations):
+        for place, number in _numbers(tuple(entry.arguments.items())):
+            if seen.setdefault((*place, type(number)), number) != number and dynamic != "none":
+                situation.numbers.add(number)
+    return situations
+
+
+def _situation_of(entry: Entry, dynamic: str, training: bool | None) -> Situation:
     """The situation of one entry record. ``training`` False builds under no_grad only, True under grad mode only, None both where something requires
     grad."""
     _, front, keywords = plain_function(entry.target)
-    dimensions = _dimensions(entry, dynamic)
+    dimensions, numbers = _dynamic(entry, dynamic)
     wanted = entry.training if entry.training is not None else training
     modes = None if wanted is None else (True,) if wanted else (False,)
-    return Situation((*front, *entry.args), {**keywords, **entry.kwargs}, dimensions, modes)
+    return Situation((*front, *entry.args), {**keywords, **entry.kwargs}, dimensions, numbers, modes)
 
 
-def _dimensions(entry: Entry, dynamic: str) -> Dimensions:
+def _dynamic(entry: Entry, dynamic: str) -> tuple[Dimensions, DynamicNumbers]:
     found: Dimensions = {}
+    numbers = DynamicNumbers(everything=dynamic == "all")
     if dynamic == "none":
-        return found
+        return found, numbers
     for path, sizes in entry.dynamic_shapes.items():
-        tensor = _follow(path, entry.arguments)
-        found[id(tensor)] = {d: DimensionSpec(size.name, size.minimum, size.maximum) for d, size in sizes.items()}
+        value = _follow(path, entry.arguments)
+        if isinstance(value, torch.Tensor):
+            found[id(value)] = {d: DimensionSpec(size.name, size.minimum, size.maximum) for d, size in sizes.items()}
+        else:
+            numbers.add(value)
     if dynamic == "all":
         for number, tensor in enumerate(_tensors(tuple(entry.arguments.values()))):
             known = found.setdefault(id(tensor), {})
             for dimension, size in enumerate(tensor.shape):
                 if size > 1:
                     known.setdefault(dimension, DimensionSpec(f"d{number}_{dimension}"))
-    return found
+    return found, numbers
 
 
 def _follow(path: Path, arguments: Any) -> Any:
@@ -76,6 +92,15 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _tensors(item)
+
+
+def _numbers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int | float]]:
+    """The Python ints and floats of the arguments, with where they are."""
+    if type(value) in (int, float):
+        yield place, value
+    elif isinstance(value, (tuple, list, dict)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(item, (*place, key))
 
 
 def function_of(entries: Sequence[Entry]) -> types.FunctionType:

@@ -20,7 +20,7 @@ from aotcompile.package.contents import package_contents
 from aotcompile.package.discover import package_source
 from aotcompile.package.types import FunctionPlan, PackageContents, PackagePlan, PackageSource
 from aotcompile.package.writer import write_package
-from aotcompile.pipeline.entries import function_of, situation_of
+from aotcompile.pipeline.entries import function_of, situations_of
 from aotcompile.pipeline.environment import built_with, host_files, require_tools
 from aotcompile.pipeline.functions import Analysis, BuiltFunction, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
 from aotcompile.reports import (
@@ -56,7 +56,7 @@ def groups_of(entries: Sequence[Entry], options: Options) -> list[EntryGroup]:
     by_name: dict[str, list[Entry]] = {}
     for entry in entries:
         by_name.setdefault(entry.name, []).append(entry)
-    return [EntryGroup(name, function_of(group), [situation_of(entry, dynamic=options.dynamic, training=options.training) for entry in group])
+    return [EntryGroup(name, function_of(group), situations_of(group, dynamic=options.dynamic, training=options.training))
             for name, group in by_name.items()]
 
 

@@ -14,7 +14,7 @@ from aotcompile.graph.plugin import require_plugin
 from aotcompile.options import Options
 from aotcompile.package.single import single_contents
 from aotcompile.package.types import PackageContents
-from aotcompile.pipeline.entries import function_of, situation_of
+from aotcompile.pipeline.entries import function_of, situations_of
 from aotcompile.pipeline.environment import built_with, host_files
 from aotcompile.pipeline.functions import Analysis, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
 from aotcompile.pipeline.package import explanation_of
@@ -49,7 +49,7 @@ def analyze_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], opti
     entries = [make_entry(target, args, kwargs, dynamic_shapes=dynamic_shapes if number == 0 else None)
                for number, (args, kwargs) in enumerate(pairs)]
     function = function_of(entries)
-    situations = [situation_of(entry, dynamic=options.dynamic, training=options.training) for entry in entries]
+    situations = situations_of(entries, dynamic=options.dynamic, training=options.training)
     return analyze([EntryGroup(entries[0].name, function, situations)], run=options.run)
 
 

@@ -64,8 +64,19 @@ def test_what_does_not_fit_is_named(spec: Any, words: str) -> None:
 
 
 def test_no_tensor_no_dynamic_size() -> None:
-    with pytest.raises(UsageError, match="n is a int, no tensor"):
+    with pytest.raises(UsageError, match="n is a str, no tensor"):
+        normalize_dynamic_shapes({"n": {0: "B"}}, {"n": "text"})
+    with pytest.raises(UsageError, match="the size of n is {0: 'B'}"):
         normalize_dynamic_shapes({"n": {0: "B"}}, {"n": 3})
+    with pytest.raises(UsageError, match="scale is a float"):
+        normalize_dynamic_shapes({"scale": Dim("B", max=8)}, {"scale": 0.5})
+
+
+def test_a_number_may_be_dynamic() -> None:
+    found = normalize_dynamic_shapes(({0: "B"}, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, (None, "T")),
+                                     {"x": torch.zeros(2), "n": 3, "scale": 0.5, "k": 4, "pair": (1, 2)})
+    assert sorted(map(str, found)) == ["n", "pair[1]", "scale", "x"] and all(list(sizes) == [0 if str(path) == "x" else -1]
+                                                                           for path, sizes in found.items())
 
 
 @pytest.mark.parametrize("dims", [{"B": (5, 2)}, {"B": (-1, 2)}, {"B": "many"}, {"B": {"minimum": 1}}, {"B": (True, 2)}, {"a b": (1, 2)}])

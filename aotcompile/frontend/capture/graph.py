@@ -232,7 +232,8 @@ class GraphRecorder(TorchFunctionMode):
             raise number_needed(_describe(function)) from None
         except Exception as error:
             raise internal_error(error) from error
-        mark = self.symbols.begin_operation()
+        name = getattr(function, "__name__", "")
+        mark = self.symbols.begin_operation(name)
         try:
             with self.fake_mode, symbolic_dispatch() if self.symbols.symbols else nullcontext():
                 result = run()
@@ -251,7 +252,7 @@ class GraphRecorder(TorchFunctionMode):
                 raise value_needed(_describe(function)) from None
             raise
         finally:
-            self.symbols.end_operation(mark, getattr(function, "__name__", ""))
+            self.symbols.end_operation(mark, name, self.symbols.numbers_in([arguments, keywords]))
         try:
             node = self.graph.create_node(operation, target, *encoded)
             self._annotate(node)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dis
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable
 
 import torch
@@ -16,7 +16,7 @@ from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
 from aotcompile.frontend.capture.outside import Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
-from aotcompile.frontend.capture.symbolic import SYMBOLIC, SymbolTable
+from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
 from aotcompile.frontend.torch_private import FakeTensor, is_data_dependent, is_parameter, new_fake_mode, symbol_expression
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
 from aotcompile.ir.dtypes import BY_TORCH_NAME
@@ -34,6 +34,21 @@ class DimensionSpec:
 
 
 Dimensions = dict[int, dict[int, DimensionSpec]]      # id(tensor) -> dimension -> spec
+
+
+@dataclass
+class DynamicNumbers:
+    """Which Python ints and floats that come into a region may be others next time, also where they are sizes or positions: all (``everything``),
+    or those in ``values``. A number has no identity: on its way through the program it is known again by its type and value."""
+
+    values: set[tuple[type, int | float]] = field(default_factory=set)
+    everything: bool = False
+
+    def has(self, value: int | float) -> bool:
+        return self.everything or (type(value), value) in self.values
+
+    def add(self, value: int | float) -> None:
+        self.values.add((type(value), value))
 
 
 @dataclass
@@ -64,8 +79,9 @@ class Capture:
 
     def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
                  nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
-                 origin: tuple[str, dict[int, int], list[str], int] | None = None) -> None:
+                 origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None) -> None:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
+        self._dynamic_numbers = numbers or DynamicNumbers()
         self.fake_mode = new_fake_mode()
         self.symbols = SymbolTable(self.fake_mode.shape_env)
         self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
@@ -141,21 +157,26 @@ class Capture:
         """A region's int and float arguments, and attributes it also writes, may change from call to call: they become symbols."""
         if path in self._numbers:
             return self._numbers[path]
-        if not self._may_change(path) or (isinstance(value, int) and not -2**62 < value < 2**62) or (isinstance(value, float) and value != value):
+        general = self._is_written(path) or self._is_dynamic(value, path)
+        unfit = not -2**62 < value < 2**62 if isinstance(value, int) else value != value
+        if unfit or not general and (path.root[0] != "argument" or path.steps):
             self.outside.guard("equals", path, constant_json(value))
             return value
         number = len(self._inputs)
         name = f"n{number}"
-        symbol = self.symbols.number(value, number, name)
+        symbol = self.symbols.number(value, number, name, general)
         self._inputs.append((value, path, symbol))
         self._versions.append(0)
         self.recorder.placeholder(name, symbol)
         self._numbers[path] = symbol
         return symbol
 
-    def _may_change(self, path: Path) -> bool:
-        if path.root[0] == "argument" and not path.steps:
-            return True
+    def _is_dynamic(self, value: int | float, path: Path) -> bool:
+        within_argument = path.root[0] == "argument" and all(step[0] == "item" for step in path.steps)
+        return within_argument and self._dynamic_numbers.has(value)
+
+    def _is_written(self, path: Path) -> bool:
+        """Whether the function that reads an attribute or a global writes it as well."""
         frame = self.interpreter.frame
         if frame is None or not (path.root[0] == "global" and not path.steps or path.steps and path.steps[-1][0] == "attribute"):
             return False
@@ -211,6 +232,7 @@ class Capture:
         self._check_aliases(mutated)
         graph = self.recorder.graph
         graph.output(tuple(self.recorder.node_of(fake) for fake in builder.outputs))
+        self._insert_fixed_numbers(graph)
         requires_grad = any(fake is not None and fake.requires_grad for fake in fakes)
         kept = self._prune(graph, builder.used_inputs, mutated)
         flags = grad and requires_grad or self._reads_grad_state()
@@ -220,13 +242,34 @@ class Capture:
                   *self._state(grad, autocast, requires_grad)]
         renumber = {number: position for position, number in enumerate(kept)}
         epilogue = _renumber(epilogue, renumber)
-        symbols = tuple(SymbolFacts(s.name, renumber[s.input], s.dimension, int(s.hint), s.minimum, s.maximum)
-                        for s in self.symbols.symbols.values() if s.kind == "size" and s.input in renumber)
+        symbols = tuple(SymbolFacts(s.name, renumber[s.input], s.dimension, int(s.hint), *self._range(key, s))
+                        for key, s in self.symbols.symbols.items() if s.input in renumber and self._is_size(key, s))
         variant = CapturedVariant(
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
             tuple(self._strides_text(fake) for fake in builder.outputs))
         return Captured(variant, result, self.symbols, self._fixed_sizes())
+
+    def _insert_fixed_numbers(self, graph: torch.fx.Graph) -> None:
+        """A number that the code has fixed is a constant of the graph."""
+        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        for (real, _, stand_in), node in zip(self._inputs, placeholders):
+            if isinstance(stand_in, SYMBOLIC) and symbol_expression(stand_in).is_number:
+                for user in list(node.users):
+                    user.args = torch.fx.map_arg(user.args, lambda given, node=node, real=real: real if given is node else given)
+                    user.kwargs = torch.fx.map_arg(user.kwargs, lambda given, node=node, real=real: real if given is node else given)
+
+    def _is_size(self, key: Any, symbol: Symbol) -> bool:
+        """Whether the graph stage is to trace it as a size: sizes, and Python ints that stood where one may stand."""
+        return symbol.kind == "size" or symbol.kind == "number" and symbol.as_size and type(symbol.hint) is int \
+            and not self.symbols.environment.replace(key).is_number
+
+    def _range(self, key: Any, symbol: Symbol) -> tuple[int | None, int | None]:
+        """What is known of it when the guards hold."""
+        if symbol.kind == "size":
+            return symbol.minimum, symbol.maximum
+        lower = self.symbols.environment.var_to_range[key].lower
+        return (int(lower) if lower >= 0 else None), None
 
     def _note_fixed(self, symbol: Any, value: Any) -> None:
         self._fixed.setdefault(symbol, self.interpreter.span())
@@ -237,9 +280,10 @@ class Capture:
         for key, place in self._fixed.items():
             symbol = self.symbols.symbols.get(key)
             value = self.symbols.environment.replace(key)
-            if symbol is not None and symbol.kind == "size" and value.is_number:
-                size = f"{self._inputs[symbol.input][1]}.shape[{symbol.dimension}]"
-                notes.append(Diagnostic("AOT216", "note", f"the dynamic size {size} is fixed to {value}: this needs its value.", place,
+            if symbol is not None and value.is_number and (symbol.kind == "size" or symbol.general):
+                path = self._inputs[symbol.input][1]
+                what = f"size {path}.shape[{symbol.dimension}]" if symbol.kind == "size" else f"number {path}"
+                notes.append(Diagnostic("AOT216", "note", f"the dynamic {what} is fixed to {value}: this needs its value.", place,
                                         "Give another example input for each size that matters, or write it with tensor operations."))
         return tuple(notes)
 
@@ -391,9 +435,10 @@ def _renumber(epilogue: str, numbers: dict[int, int]) -> str:
     return re.sub(r"\binputs\[(\d+)\]", lambda found: f"inputs[{numbers[int(found.group(1))]}]", epilogue)
 
 
-def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dimensions, kept: list[Any]) -> None:
-    """Dynamic sizes of a region's results: what is symbolic in the stand-in is dynamic in the real value (``dimensions`` is extended; ``kept`` keeps
-    ids valid)."""
+def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dimensions, numbers: DynamicNumbers,
+                 kept: list[Any]) -> None:
+    """Dynamic sizes of a region's results: what is symbolic in the stand-in is dynamic in the real value (``dimensions`` and ``numbers`` are
+    extended; ``kept`` keeps ids valid)."""
     if isinstance(stand_in, FakeTensor) and isinstance(real, torch.Tensor):
         found = {}
         for dimension, size in enumerate(stand_in.shape):
@@ -404,13 +449,16 @@ def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dim
         if found:
             dimensions[id(real)] = found
             kept.append(real)
+    elif isinstance(stand_in, SYMBOLIC) and type(real) in (int, float) and symbol_expression(stand_in).free_symbols:
+        if not symbols.is_number(stand_in):
+            numbers.add(real)
     elif isinstance(stand_in, (tuple, list)) and isinstance(real, (tuple, list)):
         for a, b in zip(stand_in, real):
-            follow_sizes(a, b, symbols, dimensions, kept)
+            follow_sizes(a, b, symbols, dimensions, numbers, kept)
     elif isinstance(stand_in, dict) and isinstance(real, dict):
         for key in stand_in:
             if key in real:
-                follow_sizes(stand_in[key], real[key], symbols, dimensions, kept)
+                follow_sizes(stand_in[key], real[key], symbols, dimensions, numbers, kept)
 
 
-__all__ = ["BreakFound", "Capture", "Captured", "DimensionSpec", "Dimensions", "Refused", "follow_sizes"]
+__all__ = ["BreakFound", "Capture", "Captured", "DimensionSpec", "Dimensions", "DynamicNumbers", "Refused", "follow_sizes"]

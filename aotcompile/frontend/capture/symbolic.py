@@ -3,22 +3,35 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 import sympy
 import torch
 import torch.fx
 
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, number_needed, value_needed
-from aotcompile.frontend.torch_private import VALUE_NEEDED, Mod, ShapeEnv, always_holds, new_float, new_int, new_size, symbol_expression
+from aotcompile.frontend.torch_private import (
+    VALUE_NEEDED,
+    Mod,
+    WatchedShapeEnv,
+    always_holds,
+    new_float,
+    new_int,
+    new_size,
+    refine_ranges,
+    symbol_expression,
+)
 
 if TYPE_CHECKING:
     from aotcompile.frontend.capture.graph import GraphRecorder
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # Operations whose result's shape or meaning really changes at size 0 or 1: what they ask about sizes is kept as a guard.
-_ASKS_FOR_ONE = {"squeeze", "squeeze_", "__setitem__", "expand", "expand_as", "broadcast_to", "max", "min", "argmax", "argmin", "amax", "amin",
+_ASKS_FOR_ONE = {"squeeze", "squeeze_", "max", "min", "argmax", "argmin", "amax", "amin",
                  "aminmax", "median", "mode", "kthvalue", "cummax", "unbind", "chunk", "split", "tensor_split", "__len__", "view_as_real"}
+# Operations whose numbers are sizes, whatever their value: 0 and 1 are no special cases.
+_TAKES_SIZES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full", "view", "reshape", "unflatten",
+                "expand", "broadcast_to"}
 # Library calls that choose an algorithm by size ("is the batch below 16?"), and with it at most the strides of a result.
 _CHOOSES_ALGORITHM = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"}
 
@@ -27,7 +40,7 @@ _CHOOSES_ALGORITHM = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_tr
 class Symbol:
     """Where the graph gets it from. Kind "size": dimension ``dimension`` of input ``input``; "number": graph input ``input`` itself; "item":
     ``node``, an ``.item()`` (``chain``: the calls at that instruction; ``what``: its text); "data": dimension ``dimension`` of ``tensor``,
-    which ``node`` gives."""
+    which ``node`` gives. A ``general`` number may stand where its value matters (as a size, a position, a step); ``as_size``: it has stood there."""
 
     name: str
     kind: str
@@ -40,6 +53,8 @@ class Symbol:
     tensor: torch.Tensor | None = None
     chain: Any = None
     what: str = ""
+    general: bool = False
+    as_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,7 @@ class Mark:
 
 
 class SymbolTable:
-    def __init__(self, environment: ShapeEnv) -> None:
+    def __init__(self, environment: WatchedShapeEnv) -> None:
         self.environment = environment
         self.symbols: dict[sympy.Symbol, Symbol] = {}
         self._by_name: dict[str, torch.SymInt] = {}
@@ -71,9 +86,9 @@ class SymbolTable:
         if symbol.input < 0:
             symbol.input, symbol.dimension = input_number, dimension
 
-    def number(self, value: int | float, input_number: int, name: str) -> torch.SymInt | torch.SymFloat:
+    def number(self, value: int | float, input_number: int, name: str, general: bool) -> torch.SymInt | torch.SymFloat:
         made = new_int(self.environment, name, value) if isinstance(value, int) else new_float(self.environment, name, value)
-        self.symbols[made.node.expr] = Symbol(name, "number", value, input=input_number)
+        self.symbols[made.node.expr] = Symbol(name, "number", value, input=input_number, general=general)
         return made
 
     # ---- numbers that are data --------------------------------------------------------------------------------------------------------------
@@ -163,9 +178,18 @@ class SymbolTable:
 
     # ---- fixing -----------------------------------------------------------------------------------------------------------------------------
 
+    def numbers_in(self, value: Any) -> list[Symbol]:
+        """The Python numbers that come in and that a symbolic number, or one in tuples, lists, dicts and slices, is made from."""
+        if isinstance(value, SYMBOLIC):
+            known = [self.symbols.get(symbol) for symbol in sorted(symbol_expression(value).free_symbols, key=str)]
+            return [symbol for symbol in known if symbol is not None and symbol.kind == "number"]
+        parts = (value if type(value) in (tuple, list, torch.Size) else value.values() if type(value) is dict
+                 else (value.start, value.stop, value.step) if type(value) is slice else ())
+        return [symbol for part in parts for symbol in self.numbers_in(part)]
+
     def is_number(self, value: Any) -> bool:
-        return isinstance(value, SYMBOLIC) and any(
-            s in self.symbols and self.symbols[s].kind == "number" for s in symbol_expression(value).free_symbols)
+        """Whether its value is to be fixed where it matters: it is made from a Python number that no one has said to be dynamic."""
+        return isinstance(value, SYMBOLIC) and any(not symbol.general for symbol in self.numbers_in(value))
 
     def is_known(self, value: Any) -> bool:
         """Whether a symbolic number is one of sizes and numbers that come in, without a tensor's value in it."""
@@ -187,9 +211,13 @@ class SymbolTable:
         return bool(value) if isinstance(value, torch.SymBool) else value
 
     def fix_numbers(self, value: Any) -> Any:
-        """``value`` with the symbols that are plain Python numbers (not sizes) fixed, inside tuples, lists, dicts and slices."""
+        """``value`` with the symbols that are plain Python numbers (not sizes, not dynamic) fixed, inside tuples, lists, dicts and slices."""
         if isinstance(value, SYMBOLIC):
-            return self.fix(value) if self.is_number(value) else value
+            if self.is_number(value):
+                return self.fix(value)
+            for symbol in self.numbers_in(value):
+                symbol.as_size = True
+            return value
         if type(value) in (tuple, list):
             return type(value)(self.fix_numbers(item) for item in value)
         if type(value) is dict:
@@ -200,38 +228,54 @@ class SymbolTable:
 
     # ---- questions asked by torch itself ------------------------------------------------------------------------------------------------------
 
-    def begin_operation(self) -> "Mark":
+    def begin_operation(self, name: str = "") -> "Mark":
+        self.environment.running, self.environment.layout_guards = name, ()
         return Mark(len(self.environment.guards), dict(self.environment.var_to_range))
 
-    def end_operation(self, mark: "Mark", name: str) -> None:
+    def end_operation(self, mark: "Mark", name: str, given: Iterable[Symbol] = ()) -> None:
         """Forget what a torch operation asked about sizes being 0 or 1, where the answer does not change its result: a contiguity or broadcast
-        test inside torch, not a fact the user's code relies on. The same for thresholds by which a library call chooses its algorithm."""
+        test inside torch, not a fact the user's code relies on. The same for thresholds by which a library call chooses its algorithm.
+        ``given``: the Python numbers among its arguments; what it asks about those may matter (a step must not be 0), unless they are sizes."""
         asked = self.environment.guards[mark.guard_count:]
         if not asked or name in _ASKS_FOR_ONE:
             return
         limits = (0, 1, 2, 16) if name in _CHOOSES_ALGORITHM else (0, 1, 2)
-        kept = [guard for guard in asked if not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)]
+        matters = set() if name in _TAKES_SIZES else {symbol.name for symbol in given}
+        sizes = {key: symbol.name in matters for key, symbol in self.symbols.items()
+                 if symbol.kind == "size" or symbol.kind == "number" and isinstance(symbol.hint, int) and symbol.hint >= 0}
+        kept = [guard for guard in asked if self._may_matter(guard, sizes)
+                or not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)]
         if len(kept) == len(asked):
             return
         self.environment.guards[mark.guard_count:] = kept
-        for symbol, before in mark.ranges.items():
-            if not any(symbol in guard.expr.free_symbols for guard in kept):
-                self.environment.var_to_range[symbol] = before
+        asked_about = {symbol for guard in asked for symbol in guard.expr.free_symbols}
+        for symbol in asked_about & set(mark.ranges):
+            self.environment.var_to_range[symbol] = mark.ranges[symbol]
+        for guard in kept:
+            refine_ranges(self.environment, guard.expr)
         self.environment._update_version_counter()
+        for symbol in sorted(asked_about & sizes.keys(), key=str):
+            if self.symbols[symbol].kind == "number" and symbol in self.environment.var_to_range:
+                bool(self.environment.create_symintnode(symbol, hint=int(self.symbols[symbol].hint)) >= 0)
 
-    def _compares_with(self, expression: sympy.Basic, limits: tuple[int, ...]) -> bool:
+    def _may_matter(self, guard: Any, given: Mapping[sympy.Symbol, bool]) -> bool:
+        """Whether a question is about more than sizes and layouts. ``given``: the sizes, true for numbers that the operation was given as such."""
+        symbols = guard.expr.free_symbols
+        if not symbols <= given.keys():
+            return True
+        return any(given[symbol] for symbol in symbols) and not any(asked is guard for asked in self.environment.layout_guards)
+
+    @staticmethod
+    def _compares_with(expression: sympy.Basic, limits: tuple[int, ...]) -> bool:
         """Whether the question compares a product of sizes with one of the numbers: ``size != 0``, ``size > 1``, ..."""
         if not isinstance(expression, (sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
             return False
         numbers = [side for side in expression.args if side.is_number]
-        others = [side for side in expression.args if not side.is_number]
-        return len(numbers) == 1 and int(numbers[0]) in limits and all(
-            s in self.symbols and self.symbols[s].kind == "size" for s in others[0].free_symbols)
+        return len(numbers) == 1 and int(numbers[0]) in limits
 
-    def _holds_from_two(self, expression: sympy.Basic) -> bool:
+    @staticmethod
+    def _holds_from_two(expression: sympy.Basic) -> bool:
         """Whether it holds for all sizes but 0 and 1, as ``64*size > 64`` does."""
-        if not all(s in self.symbols and self.symbols[s].kind == "size" for s in expression.free_symbols):
-            return False
         if expression.is_Relational and expression.has(Mod):
             expression = expression.replace(lambda e: isinstance(e, Mod) and e.args[0] in (0, 1), lambda e: e.args[0])
         return always_holds(expression, 2)

@@ -161,7 +161,8 @@ def normalize_dynamic_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any], 
                              span: Span | None = None) -> DynamicShapes:
     """torch.export's form to the normal form.
 
-    dynamic_shapes: a mapping by parameter name or a sequence by position; per tensor a mapping {dimension: size} or a sequence of sizes; a size is
+    dynamic_shapes: a mapping by parameter name or a sequence by position; per tensor a mapping {dimension: size} or a sequence of sizes; for a Python
+        number a size (dimension -1 in the normal form: the number may be another one next time); a size is
         a ``Dim``, ``Dim.AUTO``/``Dim.DYNAMIC`` (a letter of its own), a string (stands for a Dim; an expression such as "2*B" too), a `Dimension`,
         an int (checked), or None / ``Dim.STATIC``. None anywhere: static. Containers nest as the inputs do. Keys may be strings, as in TOML.
     arguments: parameter name to example value, in order (``inspect.BoundArguments.arguments``).
@@ -217,8 +218,19 @@ class _Reader:
                 self.fail(f"{path} is a {type(value).__name__} of {len(value)}, its specification is {spec!r}")
             for index, item in items:
                 self.read(item, value[index], path.item(index))
+        elif type(value) in (int, float):
+            self.read_number(spec, value, path)
         else:
-            self.fail(f"{path} is a {type(value).__name__}, no tensor", "Write None for it.")
+            self.fail(f"{path} is a {type(value).__name__}, no tensor and no number", "Write None for it.")
+
+    def read_number(self, spec: Any, value: int | float, path: Path) -> None:
+        """A Python number: dynamic or not. A range says what is expected of the example; other numbers are taken as the code takes them."""
+        if type(value) is int or isinstance(spec, str) or getattr(spec, "type", None) is not None:
+            dimension = self.dimension(spec, value, str(path))     # type: ignore[arg-type]  # of a float only its range is looked at
+        else:
+            self.fail(f"{path} is a float, its specification is {spec!r}", "Write torch.export.Dim.DYNAMIC.")
+        if dimension is not None:
+            self.found[path] = {-1: dimension}
 
     def read_tensor(self, spec: Any, value: torch.Tensor, path: Path) -> None:
         if isinstance(spec, Mapping):

@@ -5,6 +5,7 @@ a run finds none. The first round usually finds a whole function to be one regio
 """
 from __future__ import annotations
 
+import copy
 import functools
 import types
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.base.names import numbered
 from aotcompile.base.span import Span
 from aotcompile.frontend.bytecode import BytecodeBreak, BytecodeSource, BytecodeSplit, break_at, split_bytecode
-from aotcompile.frontend.capture.region import Dimensions
+from aotcompile.frontend.capture.region import Dimensions, DynamicNumbers
 from aotcompile.frontend.record.recorder import (
     FoundBreak,
     FoundEmpty,
@@ -38,11 +39,12 @@ MAXIMUM_ROUNDS = 80
 
 @dataclass(frozen=True)
 class Situation:
-    """One call to build for. ``dimensions``: which sizes of which argument tensors are dynamic."""
+    """One call to build for. ``dimensions``: which sizes of which argument tensors are dynamic; ``numbers``: which of its ints and floats are."""
 
     arguments: tuple[Any, ...]
     keywords: dict[str, Any] = field(default_factory=dict)
     dimensions: Dimensions = field(default_factory=dict)
+    numbers: DynamicNumbers = field(default_factory=DynamicNumbers)
     grad_modes: tuple[bool, ...] | None = None          # None: the ambient mode, and no_grad as well where something requires grad
 
 
@@ -158,7 +160,10 @@ class Frontend:
             with torch.set_grad_enabled(mode):
                 twin(*situation.arguments, **situation.keywords)
 
-        return record_run(call, splits, self._tools, dict(situation.dimensions))
+        return record_run(call, self._recording(situation, splits))
+
+    def _recording(self, situation: Situation, splits: dict[Key, SplitSource]) -> Recording:
+        return Recording(splits, self._tools, dict(situation.dimensions), copy.deepcopy(situation.numbers))
 
     def _static(self, entry: EntryCalls, situation: Situation, mode: bool, splits: dict[Key, SplitSource], run: bool) -> list[Any] | None:
         """Capture without running anything, where the function is one region so far. None: a run is needed."""
@@ -166,7 +171,7 @@ class Frontend:
         if split is None or len(split.regions) != 1 or self._states[entry.source.key].breaks:
             return None if run else []
         records: list[Any] = []
-        recording = Recording(splits, self._tools, dict(situation.dimensions), -1)
+        recording = self._recording(situation, splits)
         recording.send = records.append  # type: ignore[method-assign]
         recording.source(entry.function)
         twin = recording.twin(entry.function)

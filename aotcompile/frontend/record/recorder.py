@@ -19,7 +19,7 @@ from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.frontend.bytecode.source import bytecode_source
 from aotcompile.frontend.bytecode.split import BytecodeSplit
 from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
-from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, Refused, follow_sizes
+from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, DynamicNumbers, Refused, follow_sizes
 from aotcompile.frontend.interpret.interpreter import BreakPoint
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.record.source import FunctionSource, defined_as, function_source
@@ -98,15 +98,17 @@ class Tools:
 
 @dataclass
 class Recording:
-    """State of one child. ``splits``: what has been split so far."""
+    """State of one child. ``splits``: what has been split so far; ``pipe``: where its records go."""
 
     splits: dict[Key, SplitSource]
     tools: Tools
     dimensions: Dimensions
-    pipe: int
+    numbers: DynamicNumbers
+    pipe: int = -1
     kept: list[Any] = field(default_factory=list)
     seen: dict[tuple[Key, str], list[CapturedVariant]] = field(default_factory=dict)
     shapes: dict[tuple[Key, str], dict[tuple[str, torch.dtype, int], list[set[int]]]] = field(default_factory=dict)
+    seen_numbers: dict[tuple[Key, str, str, type], int | float] = field(default_factory=dict)
     explored: set[tuple[int, bool]] = field(default_factory=set)
     codes: dict[tuple[Key, types.CodeType], TwinCode | BytecodeTwinCode] = field(default_factory=dict)
     twins: dict[int, tuple[types.FunctionType, types.FunctionType]] = field(default_factory=dict)
@@ -196,7 +198,8 @@ class RecordingStub:
         captured = self.capture(arguments)
         result = self.eager(*arguments)
         if captured is not None:
-            follow_sizes(captured.result, result, captured.symbols, self.recording.dimensions, self.recording.kept)
+            follow_sizes(captured.result, result, captured.symbols, self.recording.dimensions, self.recording.numbers,
+                         self.recording.kept)
         return result
 
     def capture(self, arguments: tuple[Any, ...]) -> Captured | None:
@@ -211,7 +214,8 @@ class RecordingStub:
         self._generalize(arguments)
         source = recording.sources[original_code(recording, self)]
         origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
-        outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin).run(arguments)
+        outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
+                          recording.numbers).run(arguments)
         if isinstance(outcome, BreakFound):
             for record in break_records(recording, outcome, self):
                 recording.send(record)
@@ -230,11 +234,15 @@ class RecordingStub:
 
 
     def _generalize(self, arguments: tuple[Any, ...]) -> None:
-        """A size that differs from what this region saw before becomes dynamic: the next variant serves all sizes."""
+        """A size or number that differs from what this region saw before becomes dynamic: the next variant serves all."""
         recording = self.recording
         shapes = recording.shapes.setdefault((self.key, self.identity), {})
         for name, value in zip(self.eager.__code__.co_varnames, arguments):
-            for position, tensor in _direct_tensors(name, value):
+            for position, number in _direct(name, value, (int, float)):
+                seen = recording.seen_numbers.setdefault((self.key, self.identity, position, type(number)), number)
+                if seen != number:
+                    recording.numbers.add(number)
+            for position, tensor in _direct(name, value, torch.Tensor):
                 known = shapes.setdefault((position, tensor.dtype, tensor.dim()), [set() for _ in tensor.shape])
                 for dimension, size in enumerate(tensor.shape):
                     known[dimension].add(size)
@@ -243,15 +251,12 @@ class RecordingStub:
                         recording.dimensions.setdefault(id(tensor), {}).setdefault(dimension, DimensionSpec(f"{position}_{dimension}"))
 
 
-def _direct_tensors(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:
-    """Tensors among a region's arguments, also in lists, tuples and dicts given directly."""
-    if isinstance(value, torch.Tensor):
+def _direct(name: str, value: Any, kind: type | tuple[type, ...]) -> list[tuple[str, Any]]:
+    """Tensors or numbers (``kind``) among a region's arguments, also in lists, tuples and dicts given directly."""
+    if isinstance(value, kind) and type(value) is not bool:
         return [(name, value)]
-    if type(value) in (tuple, list):
-        return [found for index, item in enumerate(value) for found in _direct_tensors(f"{name}_{index}", item)]
-    if type(value) is dict:
-        return [found for index, item in enumerate(value.values()) for found in _direct_tensors(f"{name}_{index}", item)]
-    return []
+    items = value if type(value) in (tuple, list) else value.values() if type(value) is dict else ()
+    return [found for index, item in enumerate(items) for found in _direct(f"{name}_{index}", item, kind)]
 
 
 def break_records(recording: Recording, found: BreakFound, stub: RecordingStub) -> list[FoundBreak]:
@@ -299,7 +304,7 @@ def _never_split(function: types.FunctionType) -> bool:
     return is_library_module(module) and module.partition(".")[0] in sys.stdlib_module_names
 
 
-def record_run(call: Callable[[Recording], Any], splits: dict[Key, SplitSource], tools: Tools, dimensions: Dimensions) -> list[Any]:
+def record_run(call: Callable[[Recording], Any], recording: Recording) -> list[Any]:
     """Run ``call(recording)`` in a child process; the records it sent, in order. Raises RuntimeError when the child dies by a signal or the
     interpreter fails."""
     reader, writer = os.pipe()
@@ -307,7 +312,7 @@ def record_run(call: Callable[[Recording], Any], splits: dict[Key, SplitSource],
     sys.stderr.flush()
     child = os.fork()
     if child == 0:
-        _child(call, splits, tools, dimensions, reader, writer)
+        _child(call, recording, reader, writer)
     os.close(writer)
     records: list[Any] = []
     with os.fdopen(reader, "rb") as stream:
@@ -322,12 +327,12 @@ def record_run(call: Callable[[Recording], Any], splits: dict[Key, SplitSource],
     return records
 
 
-def _child(call: Callable[[Recording], Any], splits: dict[Key, SplitSource], tools: Tools, dimensions: Dimensions, reader: int, writer: int) -> None:
+def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, writer: int) -> None:
     """Never returns."""
     import traceback
 
     os.close(reader)
-    recording = Recording(splits, tools, dimensions, writer)
+    recording.pipe = writer
     try:
         torch.set_num_threads(1)        # the parent's OpenMP threads are not there after a fork
         null = os.open(os.devnull, os.O_RDWR)

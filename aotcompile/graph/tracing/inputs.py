@@ -24,12 +24,12 @@ STAND_IN = "meta"
 class TracingInputs:
     mode: FakeTensorMode
     environment: SizeEnvironment
-    values: list[torch.Tensor]
+    values: list[Any]
     symbols: dict[str, sympy.Symbol]
 
 
 def make_inputs(variant: CapturedVariant, *, training: bool, running: Callable[[], str]) -> TracingInputs:
-    """Fake tensors for the variant's inputs, in order; a "number" is a 0-dim i64/f64 CPU tensor.
+    """Fake tensors for the variant's inputs, in order; a "number" is a SymInt where it is a symbol of the variant, else a 0-dim i64/f64 CPU tensor.
 
     Sizes are SymInts over the variant's symbols by their own names. ``requires_grad`` is set in training only.
     Raises UnsupportedGraph (AOT315) for a symbol with a name that torch reserves."""
@@ -44,8 +44,9 @@ def make_inputs(variant: CapturedVariant, *, training: bool, running: Callable[[
         symbol = define_size_symbol(environment, facts.name, hints[facts.name], facts.minimum, facts.maximum)
         symbols[facts.name] = symbol
         sizes[facts.name] = environment.create_symintnode(symbol, hint=hints[facts.name], source=None)
+    numbers = {facts.input: sizes[facts.name] for facts in variant.symbols if facts.dimension < 0}
     with mode:
-        values = [_fake(given, sizes, training) for given in variant.inputs]
+        values = [numbers[number] if number in numbers else _fake(given, sizes, training) for number, given in enumerate(variant.inputs)]
     return TracingInputs(mode, environment, values, symbols)
 
 
@@ -97,7 +98,7 @@ def tracing_hints(variant: CapturedVariant) -> dict[str, int]:
     hints = {facts.name: facts.hint for facts in variant.symbols}
     conditions = [str(guard.expected) for guard in variant.guards if guard.kind == "expression"]
     for facts in variant.symbols:
-        if facts.hint < 2:
+        if 0 <= facts.hint < 2:
             hints[facts.name] = _larger(facts, hints, conditions)
     return hints
 
@@ -105,7 +106,7 @@ def tracing_hints(variant: CapturedVariant) -> dict[str, int]:
 def _larger(facts: SymbolFacts, hints: dict[str, int], conditions: list[str]) -> int:
     names = {"min": min, "max": max, "Min": min, "Max": max, "__builtins__": {}}
     for candidate in (6, 4, 8, 12, 16, 2, 3, 5, 7, 24, 32, 64, 128):
-        in_range = candidate >= facts.minimum and (facts.maximum is None or candidate <= facts.maximum)
+        in_range = (facts.minimum is None or candidate >= facts.minimum) and (facts.maximum is None or candidate <= facts.maximum)
         if in_range and all(eval(text, dict(names), {**hints, facts.name: candidate}) for text in conditions):  # noqa: S307 - our own guard text
             return candidate
     return facts.hint

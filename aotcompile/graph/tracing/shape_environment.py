@@ -32,7 +32,8 @@ CHOOSES_ORDER = frozenset({"einsum"})
 # Questions about the layout of a tensor: a dimension of size 0 or 1 has no layout.
 LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format", "is_contiguous_or_false", "is_channels_last_contiguous_2d",
                               "is_channels_last_contiguous_3d", "suggest_memory_format", "are_strides_like_channels_last_or_false",
-                              "are_strides_like_channels_last", "is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false",
+                              "are_strides_like_channels_last", "compute_elementwise_output_logical_to_physical_perm",
+                              "is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false",
                               "_is_non_overlapping_and_dense_or_false", "extract_tensor_metadata", "_extract_tensor_metadata"})
 # Operators that cannot reduce an empty dimension: `passes.required_sizes` finds those that are left.
 CHECKED_AFTERWARDS = frozenset({"amax", "amin", "argmax", "argmin", "max", "min"})
@@ -55,6 +56,8 @@ class SizeEnvironment(ShapeEnv):
         answer = self._answer_for_large_sizes(orig_expr)
         if answer is None:
             answer = self._answer_for_library(orig_expr)
+            if answer is None:
+                answer = self._answer_for_layout(orig_expr)
         elif _matters(sys._getframe(1), self._running(), orig_expr) and not self._holds_for_all_sizes(orig_expr, answer):
             answer = None
         return super().evaluate_expr(orig_expr, *arguments, **keywords) if answer is None else answer
@@ -67,7 +70,10 @@ class SizeEnvironment(ShapeEnv):
         choices = [[None, *(value for value in (0, 1) if self.var_to_range[symbol].lower <= value)] for symbol in symbols]
         for values in itertools.product(*choices):
             given = {symbol: sympy.Integer(value) for symbol, value in zip(symbols, values, strict=True) if value is not None}
-            case = relation.xreplace(given)
+            try:
+                case = relation.xreplace(given)
+            except ZeroDivisionError:
+                return False
             if (case if case in (sympy.true, sympy.false) else self._answer_for_large_sizes(case)) is not answer:
                 return False
         return True
@@ -81,6 +87,16 @@ class SizeEnvironment(ShapeEnv):
             return None
         operator = _operator_of(sys._getframe(2))
         return expression.xreplace(hints_of(self)) if operator in CHOOSES_ALGORITHM else None
+
+    def _answer_for_layout(self, relation: Any) -> Any:
+        """``x[:, :n]`` is contiguous where ``n`` is the whole size, to name one: equal sizes and strides are a special case that is answered like
+        the general one."""
+        hints = hints_of(self)
+        if not isinstance(relation, (sympy.Eq, sympy.Ne)) or not relation.free_symbols <= hints.keys():
+            return None
+        if relation.lhs.xreplace(hints) == relation.rhs.xreplace(hints) or not _asks_about_layout(sys._getframe(2)):
+            return None
+        return sympy.sympify(isinstance(relation, sympy.Ne))
 
     def _answer_for_large_sizes(self, expression: Any) -> Any:
         """The truth of a relation if it is the same for all sizes of 2 or more and not for all allowed ones; None otherwise."""
@@ -103,6 +119,16 @@ class SizeEnvironment(ShapeEnv):
         beyond = {symbol: sympy.Symbol(f"{symbol.name}_beyond", integer=True, nonnegative=True) for symbol in symbols}
         large = {beyond[symbol]: ValueRanges(max(sympy.Integer(0), r.lower - 2), r.upper - 2) for symbol, r in ranges.items()}
         return _truth(expression, {symbol: beyond[symbol] + 2 for symbol in symbols}, large)
+
+
+def _asks_about_layout(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name in LAYOUT_QUESTIONS and "torch" in frame.f_code.co_filename:
+            return True
+        if _dispatched(frame, frame.f_code.co_filename.replace("\\", "/")) is not None:
+            return False
+        frame = frame.f_back
+    return False
 
 
 def _truth(relation: Any, replacements: dict[Any, Any], ranges: dict[Any, Any]) -> Any:

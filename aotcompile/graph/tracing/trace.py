@@ -1,7 +1,7 @@
 """Runs a captured graph under AOTAutograd: node by node, with the user's place attached, numbers read out of 0-dim tensors.
 
 A number input ``n`` of the region becomes ``aten._local_scalar_dense(n)``: the graph computes with a symbol for its value, which has a Python
-scalar's type promotion and on whose value nothing is decided.
+scalar's type promotion and on whose value nothing is decided. Where it is used as a size it is a symbol like those of sizes.
 """
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class CapturedFunction(torch.nn.Module):
         return self._graph[0].graph
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
-        values = [value.item() if number else value for value, number in zip(inputs, self._is_number, strict=True)]
+        values = [value.item() if number and isinstance(value, torch.Tensor) else value
+                  for value, number in zip(inputs, self._is_number, strict=True)]
         if self.environment is not None:
             self.first_symbols.append(self.environment.unbacked_symint_counter)
         interpreter = _Interpreter(self._graph[0], self)

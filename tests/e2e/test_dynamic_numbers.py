@@ -1,0 +1,161 @@
+"""Python numbers that are said to be dynamic are sizes, positions, steps and factors of one variant; what forces a value is a guard or a note."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+import aotcompile
+
+
+def cut(x: torch.Tensor, n: int) -> Any:
+    return x[:, :n] * 2, x[:, n] + 1, x[:, ::n].sum(1), x.narrow(1, n, 2) - 1
+
+
+def made(x: torch.Tensor, n: int) -> Any:
+    return torch.zeros(n, 3) + x.sum(), torch.arange(n) * x[0, 0], x[:, :1].expand(4, n + 1) + 1, x.repeat(1, n + 1)
+
+
+def moved(x: torch.Tensor, n: int) -> Any:
+    return torch.roll(x, n, 1) * n, torch.tril(x, n) + 1, x.topk(n, 1)[0]
+
+
+def asks(x: torch.Tensor, n: int) -> Any:
+    return x[:, :n] * 2 if n > 2 else x + n
+
+
+def loops(x: torch.Tensor, n: int) -> Any:
+    for number in range(n):
+        x = x * number + 1
+    return x
+
+
+def prints(x: torch.Tensor, n: int) -> Any:
+    y = x[:, :n] * 2
+    print(n)
+    return y + torch.arange(n)
+
+
+def counts(x: torch.Tensor, n: int) -> Any:
+    length = x.shape[1]
+    y = x * 2
+    print(n)
+    return y + torch.arange(length)
+
+
+def run(function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:      # noqa: BLE001 - the kind of exception is compared
+        return type(error)
+
+
+def hits(built: Any) -> int:
+    return sum(region.hits for region in aotcompile.info(built).report().regions)
+
+
+def agrees(built: Any, function: Any, *arguments: Any) -> bool:
+    """Checks the result against eager; whether every region that ran was a hit."""
+    regions = aotcompile.info(built).report().regions
+    before = sum(region.misses for region in regions)
+    first = hits(built)
+    wanted, found = run(function, *arguments), run(built, *arguments)
+    if isinstance(wanted, type):
+        assert found is wanted
+    else:
+        torch.testing.assert_close(found, wanted)
+    return sum(region.misses for region in aotcompile.info(built).report().regions) == before and hits(built) > first
+
+
+@pytest.mark.parametrize(("function", "general", "others"), [
+    (cut, (3, 4, 2, 5), (0, -1, 12)),
+    (made, (3, 5, 2, 9), (1, 0, -1)),
+    (moved, (3, 5, 2, 1, 7), (0, -2, 13)),
+    (asks, (3, 4, 12), (2, 0, -1, 20)),
+    (loops, (3,), (5, 0)),
+    (prints, (3,), (5, 12, 1, 0, 20)),
+], ids=lambda value: getattr(value, "__name__", ""))
+def test_an_argument(function: Any, general: tuple[int, ...], others: tuple[int, ...]) -> None:
+    built = aotcompile.compile(function, example_inputs=((torch.randn(4, 12), 3), {}), dynamic_shapes=({1: "T"}, Dim.DYNAMIC))
+    for number in general:
+        assert agrees(built, function, torch.randn(4, 12), number), (number, aotcompile.info(built).report())
+    for number in others:
+        agrees(built, function, torch.randn(4, 12), number)
+
+
+def test_the_line_that_forces_a_number_is_named() -> None:
+    explanation = aotcompile.explain(loops, example_inputs=((torch.randn(4, 12), 3), {}), dynamic_shapes=(None, Dim.DYNAMIC))
+    [note] = [note for found in explanation.functions for note in found.notes]
+    assert note.code == "AOT216" and "the dynamic number n is fixed to 3" in note.message
+    assert note.span is not None and note.span.line == loops.__code__.co_firstlineno + 1
+
+
+def test_without_a_wish_the_number_that_was_seen_is_served() -> None:
+    built = aotcompile.compile(cut, example_inputs=((torch.randn(4, 12), 3), {}))
+    assert agrees(built, cut, torch.randn(4, 12), 3) and not agrees(built, cut, torch.randn(4, 12), 4)
+
+
+def test_dynamic_all_and_a_second_example() -> None:
+    examples = [((torch.randn(4, 12), 3), {}), ((torch.randn(4, 12), 5), {})]
+    for built in (aotcompile.compile(cut, example_inputs=examples[0], dynamic=True), aotcompile.compile(cut, example_inputs=examples)):
+        for number in (3, 4, 7):
+            assert agrees(built, cut, torch.randn(4, 12), number)
+
+
+def test_a_size_that_crosses_a_break_stays_dynamic() -> None:
+    built = aotcompile.compile(counts, example_inputs=((torch.randn(4, 12), 3), {}), dynamic_shapes=({1: "T"}, None))
+    for size in (12, 7, 2):
+        assert agrees(built, counts, torch.randn(4, size), 3)
+
+
+class Cache(torch.nn.Module):
+    """Writes at a position that it counts itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("memory", torch.zeros(8, 4))
+        self.position = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.memory[self.position:self.position + x.shape[0]] = x
+        self.position += x.shape[0]
+        return self.memory[:self.position].sum(0)
+
+
+def test_a_counter_is_a_position() -> None:
+    eager, module = Cache(), Cache()
+    built = aotcompile.compile(module, example_inputs=((torch.randn(2, 4),), {}), dynamic_shapes=({0: "T"},))
+    for length in (2, 3, 1, 2):
+        x = torch.randn(length, 4)
+        torch.testing.assert_close(built(x), eager(x))
+    assert hits(built) == 4 and built.position == 8
+
+
+def test_gradients_with_a_size_that_is_a_number() -> None:
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        return (x[:, :n].exp() * n).sum() + (x * torch.arange(n + 1)[n]).sum()
+
+    built = aotcompile.compile(function, example_inputs=((torch.randn(4, 12, requires_grad=True), 3), {}), dynamic_shapes=({1: "T"}, Dim.DYNAMIC))
+    for number in (3, 5, 2):
+        a = torch.randn(4, 12, requires_grad=True)
+        b = a.detach().clone().requires_grad_()
+        function(a, number).backward()
+        built(b, number).backward()
+        torch.testing.assert_close(b.grad, a.grad)
+    assert hits(built) == 3
+
+
+MASK = torch.ones(1, 1, 8, 8).tril()
+
+
+def masked(x: torch.Tensor) -> torch.Tensor:
+    length = x.shape[1]
+    return (x @ x.transpose(1, 2))[:, None].masked_fill(MASK[:, :, :length, :length] == 0, -1.0)
+
+
+def test_a_slice_of_the_whole_is_served_by_the_general_variant() -> None:
+    built = aotcompile.compile(masked, example_inputs=((torch.randn(2, 5, 4),), {}), dynamic_shapes=({1: "T"},))
+    for size in (5, 8, 2, 1):
+        assert agrees(built, masked, torch.randn(2, size, 4)), aotcompile.info(built).report()
