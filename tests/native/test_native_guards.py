@@ -135,6 +135,14 @@ def test_symbols_across_tensors(guards: MakeGuards) -> None:
     assert zero.check((torch.empty(2),)) == () and zero.check((torch.empty(0),)) == 1
 
 
+def test_expressions_speak_of_a_number(guards: MakeGuards) -> None:
+    named = guards(("x", "n"), [("number", argument("n"), {"kind": "int", "symbol": "n1"}), ("tensor", X, tensor_facts(["s0"], [1])),
+                                ("expression", None, "0 <= n1 and n1 <= s0")])
+    assert [named.check((torch.empty(4), number)) for number in (0, 4, 5, -1, 2.0, True, 2**70)] == [(), (), 2, 2, 0, 0, 0]
+    with pytest.raises(NotImplementedError, match="float"):
+        guards(("x",), [("number", X, {"kind": "float", "symbol": "n0"})])
+
+
 def test_undefined_symbol_is_refused(guards: MakeGuards) -> None:
     with pytest.raises(NotImplementedError, match="symbol"):
         guards((), [("expression", None, "s0 > 1")])

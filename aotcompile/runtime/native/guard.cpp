@@ -32,17 +32,21 @@ class EqualsGuard : public Guard {
 
 class NumberGuard : public Guard {
  public:
-  explicit NumberGuard(bool integer) : integer(integer) {}
-  bool holds(Frame&, PyObject* value) override {
+  // `symbol`: by which `expression` guards speak of the number, -1 if none does.
+  explicit NumberGuard(bool integer, int symbol = -1) : integer(integer), symbol(symbol) {}
+  bool holds(Frame& frame, PyObject* value) override {
     if (!integer) return PyFloat_CheckExact(value);
     if (!PyLong_CheckExact(value)) return false;
     int overflow = 0;
-    PyLong_AsLongLongAndOverflow(value, &overflow);
-    return overflow == 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow != 0) return false;
+    if (symbol >= 0) frame.symbols[static_cast<size_t>(symbol)] = number;
+    return true;
   }
 
  private:
   bool integer;
+  int symbol;
 };
 
 class LengthGuard : public TypeGuard {
@@ -274,6 +278,13 @@ std::unique_ptr<Guard> make_state_guard(PyObject* expected) {
   unsupported("state " + name);
 }
 
+std::unique_ptr<Guard> make_named_number_guard(GuardBuilder& builder, PyObject* expected) {
+  if (text_of(field(expected, "kind")) != "int") unsupported("a float that expression guards speak of");
+  const int symbol = builder.symbols.add(text_of(field(expected, "symbol")));
+  if (!builder.bound.insert(symbol).second) unsupported("a symbol that two guards define");
+  return std::make_unique<NumberGuard>(true, symbol);
+}
+
 }  // namespace
 
 Expression GuardBuilder::parse(PyObject* size) {
@@ -293,7 +304,7 @@ std::unique_ptr<Guard> GuardBuilder::build(PyObject* record, int node) {
   if (kind == "tensor") return make_tensor_guard(*this, expected, node);
   if (kind == "type") return std::make_unique<TypeGuard>(ClassName(text_of(expected), context));
   if (kind == "equals") return std::make_unique<EqualsGuard>(Constant(expected, context));
-  if (kind == "number" && PyDict_Check(expected)) unsupported("a number that expression guards speak of");
+  if (kind == "number" && PyDict_Check(expected)) return make_named_number_guard(*this, expected);
   if (kind == "number") return std::make_unique<NumberGuard>(text_of(expected) == "int");
   if (kind == "length") {
     const auto length = static_cast<Py_ssize_t>(integer_of(field(expected, "length")));
