@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,9 @@ SEQUENCE = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads":
             "decoder_ffn_dim": 64, "d_model": WIDTH, "vocab_size": WORDS, "decoder_start_token_id": 2} | TOKENS
 PICTURE = {"image_size": 32, "patch_size": 8, "num_channels": 3, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4,
            "intermediate_size": 64}
+
+RESIDUAL = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic",
+            "out_features": ["stage2"]}
 
 Inputs = Callable[[], dict[str, Any]]
 
@@ -67,6 +71,15 @@ def segments() -> dict[str, Any]:
     return {"pixel_values": torch.randn(BATCH, 3, 64, 64), "labels": torch.randint(0, 3, (BATCH, 64, 64))}
 
 
+def objects() -> dict[str, Any]:
+    """Pictures, the one with two objects in it, the other with one; the loss that compares objects needs scipy: no labels without it."""
+    pictures = {"pixel_values": torch.randn(BATCH, 3, 64, 64), "pixel_mask": torch.ones(BATCH, 64, 64, dtype=torch.long)}
+    if importlib.util.find_spec("scipy") is None:
+        return pictures
+    boxes = torch.rand(2, 4) * 0.5 + 0.25
+    return pictures | {"labels": [{"class_labels": torch.tensor([0, 2]), "boxes": boxes}, {"class_labels": torch.tensor([1]), "boxes": boxes[:1]}]}
+
+
 # name, configuration class, model class, configuration, inputs
 MODELS: tuple[tuple[str, str, str, dict[str, Any], Inputs], ...] = (
     ("bert", "BertConfig", "BertForSequenceClassification", SMALL, classified),
@@ -102,6 +115,9 @@ MODELS: tuple[tuple[str, str, str, dict[str, Any], Inputs], ...] = (
     ("segformer", "SegformerConfig", "SegformerForSemanticSegmentation",
      {"depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32], "num_attention_heads": [1, 2, 3, 4], "decoder_hidden_size": 16, "num_labels": 3},
      segments),
+    ("detr", "DetrConfig", "DetrForObjectDetection",
+     {k: v for k, v in SEQUENCE.items() if k.startswith(("encoder", "decoder_", "d_model")) and k != "decoder_start_token_id"}
+     | {"num_queries": 5, "num_labels": 3, "backbone_config": RESIDUAL}, objects),
     ("mamba", "MambaConfig", "MambaForCausalLM", {"vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "state_size": 4}, lambda: {
         k: v for k, v in language().items() if k != "attention_mask"}),
 )

@@ -25,6 +25,7 @@ class BytecodeTwinCode:
         self.extra = [f"_r{region.index}" for region in split.regions] + [f"_call_{number}" for number in split.calls] + ["_explore"]
         self.eager = {name: codes[name] for name in self.eager_names}
         self.function = _explored(codes[""])
+        self.origins: None = None       # of the truth tests: not known, each may be data
 
 
 def _explored(code: types.CodeType) -> types.CodeType:

@@ -1,7 +1,7 @@
 """The recording run: the split program is run once in a child process, with stubs that capture what arrives and then run the eager body.
 
-Everything the run does to the user's objects vanishes with the child; its output goes nowhere. At a branch on a tensor's value the child forks
-again, so that both sides are seen. What was found comes back over a pipe as plain records.
+Everything the run does to the user's objects vanishes with the child; its output goes nowhere. At a branch on data the child forks again, so
+that both sides are seen (`branches`). What was found comes back over a pipe as plain records.
 """
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
 from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, DynamicNumbers, Refused, follow_sizes
 from aotcompile.frontend.interpret.interpreter import BreakPoint
 from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.record.branches import Branches
+from aotcompile.frontend.record.data_tests import ARGUMENTS, OUTSIDE, Origin
 from aotcompile.frontend.record.source import FunctionSource, defined_as, function_source
 from aotcompile.frontend.record.twins import TwinCode, make_twin
 from aotcompile.frontend.types import CapturedVariant, NodeRecord, SplitSource
@@ -109,7 +111,8 @@ class Recording:
     seen: dict[tuple[Key, str], list[CapturedVariant]] = field(default_factory=dict)
     shapes: dict[tuple[Key, str], dict[tuple[str, torch.dtype, int], list[set[int]]]] = field(default_factory=dict)
     seen_numbers: dict[tuple[Key, str, str, type], int | float] = field(default_factory=dict)
-    explored: set[tuple[int, bool]] = field(default_factory=set)
+    branches: Branches = field(default_factory=Branches)
+    data: set[tuple[Key, Origin]] = field(default_factory=set)         # numbers that regions gave and that depend on tensors
     codes: dict[tuple[Key, types.CodeType], TwinCode | BytecodeTwinCode] = field(default_factory=dict)
     twins: dict[int, tuple[types.FunctionType, types.FunctionType]] = field(default_factory=dict)
     sources: dict[types.CodeType, FunctionSource | None] = field(default_factory=dict)
@@ -143,14 +146,25 @@ class Recording:
         if code is None:
             code = self.codes[key, function.__code__] = self._code(split, function.__code__, f"<split {key[0]}:{key[1]}>")
         regions = {region.name: region for region in split.regions}
-        calls_site = id(function)
+        site = (key, id(function))
 
         def stub(name: str, eager: types.FunctionType) -> RecordingStub:
             return RecordingStub(self, key, split, regions[name].index, regions[name].identity, eager)
 
-        twin = make_twin(code, function, stub, self.direct, lambda number, value: self.explore(calls_site * 10_000 + number, value))
+        def explore(number: int, value: Any) -> bool:
+            return self.branches.side((site, number), value, self._is_data(key, code, number, value))
+
+        twin = make_twin(code, function, stub, self.direct, explore)
         self.twins[id(function)] = (function, twin)
         return twin
+
+    def _is_data(self, key: Key, code: TwinCode | BytecodeTwinCode, number: int, value: Any) -> bool:
+        """Whether the truth of ``value`` at test ``number`` can be another for other data."""
+        if isinstance(value, torch.Tensor):
+            return True
+        if not isinstance(value, (bool, int, float)):
+            return False
+        return code.origins is None or any(origin == OUTSIDE or (key, origin) in self.data for origin in code.origins[number])
 
     def _code(self, split: SplitSource, original: types.CodeType, file: str) -> TwinCode | BytecodeTwinCode:
         if isinstance(split, BytecodeSplit):
@@ -171,22 +185,6 @@ class Recording:
             return types.MethodType(twin, function) if twin else function
         return function
 
-    def explore(self, site: int, value: Any) -> bool:
-        """``bool(value)``; the first time at this site a second process looks at the other side of the truth of a tensor, or of a number (the site
-        is a break since it once was data)."""
-        truth = bool(value)
-        if not isinstance(value, (torch.Tensor, bool, int, float)):
-            return truth
-        self.explored.add((site, truth))
-        if (site, not truth) in self.explored:
-            return truth
-        self.explored.add((site, not truth))
-        child = os.fork()
-        if child == 0:
-            return not truth
-        os.waitpid(child, 0)
-        return truth
-
 
 class RecordingStub:
     """Stands for ``_r<N>`` during the run."""
@@ -198,9 +196,19 @@ class RecordingStub:
         captured = self.capture(arguments)
         result = self.eager(*arguments)
         if captured is not None:
+            self._note_data(captured)
             follow_sizes(captured.result, result, captured.symbols, self.recording.dimensions, self.recording.numbers,
                          self.recording.kept)
         return result
+
+    def _note_data(self, captured: Captured) -> None:
+        """Which numbers among the results are data."""
+        stand_ins = captured.result
+        if not captured.variant.operator_count:
+            self.recording.data.add((self.key, (self.index, ARGUMENTS)))
+        for position, value in enumerate(stand_ins if isinstance(stand_ins, tuple) else (stand_ins,)):
+            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                self.recording.data.add((self.key, (self.index, position)))
 
     def capture(self, arguments: tuple[Any, ...]) -> Captured | None:
         """Capture for these arguments and report what came of it."""
@@ -348,6 +356,7 @@ def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, 
     except BaseException:               # noqa: BLE001 - a defect of ours goes to the parent, which raises it
         recording.send(traceback.format_exc())
     finally:
+        recording.branches.finish()
         os._exit(0)
 
 

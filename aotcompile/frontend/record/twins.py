@@ -1,6 +1,6 @@
 """Split functions brought to life for recording: the rewritten function in the original's globals and closure, with recording stubs as ``_r<N>``.
 
-Truth tests of the rewritten function are wrapped (``if t:`` -> ``if _explore(3, t):``) so that a run can look at both sides of a branch on a tensor.
+Truth tests of the rewritten function are wrapped (``if t:`` -> ``if _explore(3, t):``) so that a run can look at both sides of a branch on data.
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import types
 from typing import Any, Callable
 
 from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
+from aotcompile.frontend.record.data_tests import DataTests, Origin
 from aotcompile.frontend.types import SplitSource
 
 _FUTURE = 0x1000000 | 0x800000 | 0x400000
@@ -22,7 +23,9 @@ class TwinCode:
         tree = ast.parse(split.text)
         definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         rewritten = [node for node in definitions if node.name not in self.eager_names][-1]
-        _Explore().visit(rewritten)
+        explored = _Explore(DataTests(rewritten))
+        explored.visit(rewritten)
+        self.origins = explored.origins         # of each truth test by number
         # What else the text defines (the marker for variables without a value) is made once and reached through cells, like the stubs.
         helpers = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
         self.helpers: dict[str, Any] = {}
@@ -46,14 +49,17 @@ class TwinCode:
 class _Explore(ast.NodeTransformer):
     """Wraps the tests of if and while statements, innermost operand of ``not`` first."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: DataTests) -> None:
         self._count = 0
+        self._data = data
+        self.origins: dict[int, frozenset[Origin]] = {}
 
     def _wrap(self, test: ast.expr) -> ast.expr:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test.operand = self._wrap(test.operand)
             return test
         self._count += 1
+        self.origins[self._count] = self._data.origins(test)
         call = ast.Call(ast.Name("_explore", ast.Load()), [ast.Constant(self._count), test], [])
         return ast.copy_location(call, test)
 
