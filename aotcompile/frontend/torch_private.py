@@ -53,8 +53,11 @@ class NamedSource(Source):
 # Functions of torch that look at the layout of a tensor, and the functions of tensors by which "contiguous or not" is "shared memory or a copy".
 _LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format", "check_contiguous_sizes_strides", "is_channels_last_contiguous_2d",
                                "is_channels_last_contiguous_3d", "is_non_overlapping_and_dense", "suggest_memory_format",
-                               "are_strides_like_channels_last_or_false", "compute_elementwise_output_logical_to_physical_perm"})
+                               "are_strides_like_channels_last_or_false", "compute_elementwise_output_logical_to_physical_perm",
+                               "_reshape_view_helper_core_alg"})
 _MAY_SHARE_MEMORY = frozenset({"reshape", "reshape_as", "contiguous", "flatten", "ravel", "to"})
+# Where torch writes down what a result looks like, for its cache of fake results: any answer will do.
+_DESCRIPTIONS = frozenset({"extract_tensor_metadata"})
 _DEPTH = 16                                    # frames between such a function and the question
 
 
@@ -62,20 +65,23 @@ class WatchedShapeEnv(ShapeEnv):
     """A ShapeEnv that tells when the code makes a symbol a constant (``on_fixed(symbol, value)``), and that knows questions about layouts.
 
     A slice ``x[:, :n]`` is contiguous where ``n`` is the whole size. An elementwise operator asks, and it makes no difference: the strides of its
-    result are those of the general case. So no guard says ``n != x.shape[1]``. ``running``: the function of torch that is run;
-    ``layout_guards``: the guards that its questions about layouts made nonetheless."""
+    result are those of the general case; what can be viewed for all sizes can be viewed for equal ones. So no guard says ``n != x.shape[1]``.
+    ``running``: the function of torch that is run; ``layout_guards``: the guards that its questions about layouts made nonetheless."""
 
     on_fixed: Any = None
     running: str = ""
     layout_guards: tuple[Any, ...] = ()
 
     def evaluate_expr(self, orig_expr: Any, *arguments: Any, **keywords: Any) -> Any:
-        answer = different(orig_expr, hints_of(self))
-        if answer is not None and self.running not in _MAY_SHARE_MEMORY and _asks_about_layout(sys._getframe(1)):
+        hints = hints_of(self)
+        answer = different(orig_expr, hints)
+        if answer is not None and self.running not in _MAY_SHARE_MEMORY and _is_asked_by(_LAYOUT_QUESTIONS, sys._getframe(1)):
             return answer
+        if orig_expr.free_symbols <= hints.keys() and _is_asked_by(_DESCRIPTIONS, sys._getframe(1)):
+            return orig_expr.xreplace(hints)
         known = len(self.guards)
         result = super().evaluate_expr(orig_expr, *arguments, **keywords)
-        if len(self.guards) > known and _asks_about_layout(sys._getframe(1)):
+        if len(self.guards) > known and _is_asked_by(_LAYOUT_QUESTIONS, sys._getframe(1)):
             self.layout_guards += tuple(self.guards[known:])
         return result
 
@@ -94,11 +100,12 @@ def different(relation: Any, hints: Mapping[Any, Any]) -> Any:
     return None if equal else sympy.sympify(isinstance(relation, sympy.Ne))
 
 
-def _asks_about_layout(frame: FrameType | None) -> bool:
+def _is_asked_by(names: frozenset[str], frame: FrameType | None) -> bool:
+    """Whether a function of torch with one of these names asks."""
     for _ in range(_DEPTH):
         if frame is None:
             return False
-        if frame.f_code.co_name in _LAYOUT_QUESTIONS and "torch" in frame.f_code.co_filename:
+        if frame.f_code.co_name in names and "torch" in frame.f_code.co_filename:
             return True
         frame = frame.f_back
     return False
@@ -196,5 +203,10 @@ def refine_ranges(environment: ShapeEnv, condition: sympy.Basic) -> None:
 
 def always_holds(expression: sympy.Basic, minimum: int) -> bool:
     """Whether a condition holds for all values of its symbols from ``minimum``; False where interval arithmetic cannot say."""
-    bounds = bound_sympy(expression, {symbol: ValueRanges(minimum, 2**62) for symbol in expression.free_symbols})
+    # size = minimum + t, t >= 0: sympy then sees through max(1, size) == size
+    beyond = {symbol: sympy.Symbol(f"{symbol.name}_beyond", integer=True, nonnegative=True) for symbol in expression.free_symbols}
+    condition = expression.xreplace({symbol: beyond[symbol] + minimum for symbol in beyond})
+    if isinstance(condition, sympy.core.relational.Relational):
+        condition = condition.func(sympy.expand(condition.lhs - condition.rhs), 0)
+    bounds = bound_sympy(condition, {symbol: ValueRanges(0, 2**62) for symbol in condition.free_symbols})
     return bool(bounds.lower is sympy.true)

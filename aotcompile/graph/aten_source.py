@@ -18,6 +18,9 @@ from aotcompile.graph.tracing.relations import size_text
 from aotcompile.ir.dtypes import BY_TORCH_NAME
 
 
+_UNKNOWN = "?"                                               # a size that has no text
+
+
 def aten_source(graph_module: fx.GraphModule, name: str) -> str:
     """The graph as a Python function called ``name`` ("forward", "backward", "inference"), shapes as comments; the text can be executed."""
     values = {node.name: node.meta.get("val") for node in graph_module.graph.nodes}
@@ -34,7 +37,7 @@ def _description(value: Any) -> str:
         dtype = BY_TORCH_NAME.get(str(value.dtype).removeprefix("torch."))
         sizes, strides = (tuple(map(_size, numbers)) for numbers in (value.shape, value.stride()))
         text = f"{dtype.value if dtype else value.dtype}[{', '.join(sizes)}]"
-        if strides != contiguous_strides(sizes):
+        if _UNKNOWN in sizes or strides != contiguous_strides(sizes):
             text += f"[{', '.join(strides)}]"
         return text + ("" if value.device.type == "cpu" else value.device.type)
     if isinstance(value, torch.SymInt):
@@ -52,4 +55,4 @@ def _size(value: Any) -> str:
     try:
         return size_text(value.node.expr)
     except UnsupportedGraph:
-        return "?"                                           # a comment only: what computes the size is in the text
+        return _UNKNOWN                                           # a comment only: what computes the size is in the text

@@ -158,6 +158,9 @@ def _tensor(text: str, value: Any, facts: dict[str, Any], guards: Guards, argume
         return f"{text}.dim() == {len(facts['sizes'])} (got {value.dim()})"
     symbols = guards.symbols_of(arguments)
     for dimension, size in enumerate(facts["sizes"]):
+        if isinstance(size, str) and size.isidentifier():
+            symbols.setdefault(size, value.shape[dimension])               # this tensor defines it
+    for dimension, size in enumerate(facts["sizes"]):
         if value.shape[dimension] != evaluate(expression(str(size)), symbols):
             shown = size if isinstance(size, int) else f"{size}"
             return f"{text}.shape[{dimension}] == {shown} (got {value.shape[dimension]})"

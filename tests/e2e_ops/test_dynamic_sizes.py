@@ -31,3 +31,33 @@ def test_a_size_stays_dynamic(name: str) -> None:
         torch.testing.assert_close(compiled(x), program(x))
     region, = aotcompile.info(compiled).report().regions
     assert region.hits == 4, region.last_miss
+
+
+SQUARE = torch.linspace(-1, 1, 9).reshape(3, 3)
+SIZES = ((2, 6), (2, 9), (3, 3), (2, 2), (2, 1), (1, 5), (1, 1), (2, 0), (0, 4), (5, 5))
+TWO_SIZES: dict[str, Callable[[torch.Tensor], object]] = {
+    "einsum": lambda x: (torch.einsum("bic,cd->bid", x, SQUARE), torch.einsum("bic,bjc->bij", x, x), torch.einsum("...ic,cd->...id", x, SQUARE)),
+    "cross_entropy": lambda x: F.cross_entropy(x.reshape(-1, 3), x.new_zeros(x.shape[0] * x.shape[1], dtype=torch.int64), reduction="none"),
+    "halves": lambda x: x[:, :x.shape[1] // 2].sum(1) + x[:, x.shape[1] // 2:].sum(1),
+    "stack": lambda x: torch.stack([x, x * 2], 1).flatten(1, 2),
+    "gather": lambda x: x.gather(1, x.new_zeros(x.shape[0], x.shape[1], 1, dtype=torch.int64)),
+    "repeat": lambda x: (x.repeat_interleave(2, 1), x.repeat(1, 2, 1)),
+    "normalize": lambda x: (F.layer_norm(x, (3,)), F.normalize(x, dim=1)),
+    "identity": lambda x: torch.eye(x.shape[1]) @ x,
+    "range of floats": lambda x: torch.arange(0.0, float(x.shape[1])) * 2 + x.sum(),
+}
+
+
+@pytest.mark.parametrize("name", TWO_SIZES)
+def test_one_variant_serves_sizes_0_and_1_and_equal_ones(name: str) -> None:
+    program = TWO_SIZES[name]
+
+    def run(x: torch.Tensor) -> object:
+        return program(x)
+
+    compiled = aotcompile.compile(run, example_inputs=((torch.randn(2, 6, 3),), {}), dynamic_shapes=({0: "B", 1: "T"},), training=False)
+    for sizes in SIZES:
+        x = torch.randn(*sizes, 3)
+        torch.testing.assert_close(compiled(x), program(x))
+    region, = aotcompile.info(compiled).report().regions
+    assert region.hits == len(SIZES), region.last_miss

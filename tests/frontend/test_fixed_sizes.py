@@ -40,3 +40,13 @@ def test_the_line_is_named(function: Any, offset: int | None) -> None:
     assert note.code == "AOT216" and "x.shape[0] is fixed to 8" in note.message
     assert note.span is not None and note.span.file == "test_fixed_sizes.py" and note.span.line == function.__code__.co_firstlineno + offset
     assert "AOT216" in explanation.as_text()
+
+
+def test_a_miss_says_which_size_was_fixed() -> None:
+    def counts_columns(x: torch.Tensor) -> torch.Tensor:
+        return counts_rows(x.t())
+
+    built = aotcompile.compile(counts_columns, example_inputs=((torch.randn(3, 8),), {}), dynamic_shapes=({0: "B", 1: "C"},))
+    built(torch.randn(2, 7))
+    [region] = aotcompile.info(built).report().regions
+    assert region.last_miss == "x.shape[1] == 8 (got 7)"

@@ -52,6 +52,13 @@ class EpilogueBuilder:
 
     def build(self, result: Any) -> tuple[str, int | tuple[int, ...] | None]:
         """(source, plain result). Raises RegionRefused for what cannot be rebuilt."""
+        mark = self._symbols.begin_operation()
+        try:
+            return self._build_all(result)
+        finally:
+            self._symbols.end_operation(mark, "")           # which outputs are contiguous: for sizes 0 and 1 it makes no difference
+
+    def _build_all(self, result: Any) -> tuple[str, int | tuple[int, ...] | None]:
         self._claim_outputs(result)
         for _, owner, name, value in _last_writes(self._outside.effects):
             self._write_attribute(owner, name, value)

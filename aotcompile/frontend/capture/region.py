@@ -320,8 +320,10 @@ class Capture:
         return GraphInput(f"n{number}", "number", path, number=type(real).__name__, hint=real)
 
     def _strides_text(self, fake: FakeTensor) -> tuple[int | str, ...]:
-        """The strides of an output; () where they are not relied on (no strides, or sizes that are data)."""
-        return () if fake.layout is not torch.strided or is_data_dependent(fake) else tuple(map(self._number_text, fake.stride()))
+        """The strides of an output; () where they are not relied on (no strides, sizes that are data or computed in floats)."""
+        if fake.layout is not torch.strided or is_data_dependent(fake) or not all(map(self.symbols.is_exact, fake.stride())):
+            return ()
+        return tuple(map(self._number_text, fake.stride()))
 
     def _number_text(self, value: Any) -> int | str:
         """A size or stride: a number, or the text of an expression over size symbols."""

@@ -124,12 +124,13 @@ class SymbolTable:
         for entry in list(self.environment.guards):
             expression = self.environment.replace(entry.expr)
             if expression.free_symbols and all(s in self.symbols and self.symbols[s].kind == "size" for s in expression.free_symbols) \
-                    and not self._is_exact(expression):
+                    and not self.is_exact(expression):
                 self.fix_sizes(expression)
 
-    def _is_exact(self, expression: sympy.Basic) -> bool:
+    def is_exact(self, value: Any) -> bool:
+        """Whether a number is computed with integers only, as far as its text shows."""
         try:
-            text = self.text(expression)
+            text = self.text(value)
         except NotImplementedError:
             return False
         return "float(" not in text and "round(" not in text

@@ -33,8 +33,10 @@ CHOOSES_ORDER = frozenset({"einsum"})
 LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format", "is_contiguous_or_false", "is_channels_last_contiguous_2d",
                               "is_channels_last_contiguous_3d", "suggest_memory_format", "are_strides_like_channels_last_or_false",
                               "are_strides_like_channels_last", "compute_elementwise_output_logical_to_physical_perm",
+                              "_reshape_view_helper_core_alg",
                               "is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false",
                               "_is_non_overlapping_and_dense_or_false", "extract_tensor_metadata", "_extract_tensor_metadata"})
+DESCRIPTIONS = frozenset({"extract_tensor_metadata", "_extract_tensor_metadata"})
 # Operators that cannot reduce an empty dimension: `passes.required_sizes` finds those that are left.
 CHECKED_AFTERWARDS = frozenset({"amax", "amin", "argmax", "argmin", "max", "min"})
 # Library calls that choose an algorithm, and with it at most the strides of a result, by size.
@@ -90,13 +92,13 @@ class SizeEnvironment(ShapeEnv):
 
     def _answer_for_layout(self, relation: Any) -> Any:
         """``x[:, :n]`` is contiguous where ``n`` is the whole size, to name one: equal sizes and strides are a special case that is answered like
-        the general one."""
+        the general one. Where torch describes a result for its cache, any answer will do."""
         hints = hints_of(self)
-        if not isinstance(relation, (sympy.Eq, sympy.Ne)) or not relation.free_symbols <= hints.keys():
+        if not relation.free_symbols <= hints.keys() or (asker := _layout_question(sys._getframe(2))) is None:
             return None
-        if relation.lhs.xreplace(hints) == relation.rhs.xreplace(hints) or not _asks_about_layout(sys._getframe(2)):
-            return None
-        return sympy.sympify(isinstance(relation, sympy.Ne))
+        answer = relation.xreplace(hints)
+        general = isinstance(relation, (sympy.Eq, sympy.Ne)) and answer == sympy.sympify(isinstance(relation, sympy.Ne))
+        return answer if general or asker in DESCRIPTIONS else None
 
     def _answer_for_large_sizes(self, expression: Any) -> Any:
         """The truth of a relation if it is the same for all sizes of 2 or more and not for all allowed ones; None otherwise."""
@@ -121,14 +123,14 @@ class SizeEnvironment(ShapeEnv):
         return _truth(expression, {symbol: beyond[symbol] + 2 for symbol in symbols}, large)
 
 
-def _asks_about_layout(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_name in LAYOUT_QUESTIONS and "torch" in frame.f_code.co_filename:
-            return True
-        if _dispatched(frame, frame.f_code.co_filename.replace("\\", "/")) is not None:
-            return False
+def _layout_question(frame: FrameType | None) -> str | None:
+    """The name of the outermost function of torch that looks at a layout, within the operator that asks."""
+    found = None
+    while frame is not None and _dispatched(frame, file := frame.f_code.co_filename.replace("\\", "/")) is None:
+        if frame.f_code.co_name in LAYOUT_QUESTIONS and "/torch/" in file:
+            found = frame.f_code.co_name
         frame = frame.f_back
-    return False
+    return found
 
 
 def _truth(relation: Any, replacements: dict[Any, Any], ranges: dict[Any, Any]) -> Any:
