@@ -10,6 +10,8 @@ from typing import Any
 import sympy
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch.predispatch import lazy_load_decompositions
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -17,6 +19,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
+    unset_fake_temporarily,
 )
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy.functions import Max, Mod
@@ -28,8 +31,9 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
     "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds",
-    "is_data_dependent", "is_parameter", "new_fake_mode", "new_float", "new_int", "new_size", "reads_fake_memory", "refine_ranges", "same_size",
-    "size_hint", "symbol_expression", "symbolic_dispatch",
+    "is_data_dependent", "is_parameter", "is_stand_in", "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size",
+    "outside_transforms", "reads_fake_memory", "refine_ranges", "same_size", "size_hint", "symbol_expression", "symbolic_dispatch",
+    "unset_fake_temporarily",
 ]
 
 
@@ -186,6 +190,21 @@ def reads_fake_memory(error: RuntimeError) -> bool:
 def is_parameter(fake: torch.Tensor) -> None:
     """Make ``isinstance(fake, torch.nn.Parameter)`` true."""
     fake._is_param = True  # type: ignore[attr-defined]
+
+
+def is_stand_in(value: object) -> bool:
+    """Whether a tensor belongs to the capture: a fake tensor, or one that torch.func's transforms have wrapped."""
+    return isinstance(value, FakeTensor) or isinstance(value, torch.Tensor) and bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
+
+
+def load_batching_rules() -> None:
+    """What torch loads at the first vmap, by torch.jit: now, and not while something is recorded."""
+    lazy_load_decompositions()
+
+
+def outside_transforms() -> AbstractContextManager[Any]:
+    """As if no transform of torch.func were running."""
+    return temporarily_clear_interpreter_stack()
 
 
 def symbolic_dispatch() -> AbstractContextManager[Any]:

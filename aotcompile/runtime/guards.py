@@ -499,6 +499,11 @@ def _different(guards: Guards, record: dict[str, Any]) -> None:
     guards.add(lambda frame: not any(share_memory(frame[slot], frame[other]) for other in others))
 
 
+def _distinct(guards: Guards, record: dict[str, Any]) -> None:
+    slots = [guards.slot(path) for path in (record["path"], *record["expected"])]
+    guards.add(lambda frame: len({id(frame[slot]) for slot in slots}) == len(slots))
+
+
 def _expression(guards: Guards, record: dict[str, Any]) -> None:
     code = expression(record["expected"])
     guards.add_expression(code, lambda frame: bool(evaluate(code, frame[0])))
@@ -581,15 +586,15 @@ def _strides(guards: Guards, slot: int, strides: tuple[int | str, ...]) -> None:
 BUILDERS: dict[str, Callable[[Guards, dict[str, Any]], None]] = {
     "type": _type, "equals": _equals, "tensor": _tensor, "number": _number, "length": _length, "keys": _keys, "contains": _contains,
     "has_dictionary": _has_dictionary, "function": _function, "builtin": _builtin, "same": _same, "different": _different,
-    "expression": _expression, "state": _state,
+    "distinct": _distinct, "expression": _expression, "state": _state,
 }
 
 
 def single(record: dict[str, Any], context: Any) -> Callable[..., bool]:
-    """One record as ``check(value)``, for the native extension; ``check(value, arguments)`` for `same` and `different`. ``context``: `Context`
-    or its dict."""
+    """One record as ``check(value)``, for the native extension; ``check(value, arguments)`` for those that compare paths.
+    ``context``: `Context` or its dict."""
     where = context if isinstance(context, Context) else Context(**context)
-    if record["kind"] in ("same", "different"):
+    if record["kind"] in ("same", "different", "distinct"):
         whole = Guards([record], [], where)
         return lambda value, arguments: not isinstance(whole.check(arguments), int)
     inner = Context(("value",), where.globals, where.closure, where.package, where.import_name)

@@ -197,6 +197,8 @@ def test_same_and_different(guards: MakeGuards) -> None:
     base = torch.empty(10)
     assert different.check((base[:4], base[4:], torch.empty(3))) == () and different.check((base[:4], base[3:], torch.empty(3))) == 0
     assert different.check((base, torch.empty(2), base)) == 0 and different.check((base, base[:0], torch.empty(3))) == ()
+    distinct = guards(("x", "y", "z"), [("distinct", X, [argument("y"), argument("z")])])
+    assert distinct.check((base, base[:], one)) == () and distinct.check((base, one, base)) == 0 and distinct.check((base, one, one)) == 0
 
 
 def test_state(guards: MakeGuards) -> None:

@@ -153,12 +153,14 @@ def test_digest_of_another_cpython_falls_back_to_the_source() -> None:
     assert not digest.same_digest(f"{digest.TAG}:0123456789abcdef;{source}", helper)
 
 
-def test_same_and_different() -> None:
+def test_same_different_and_distinct() -> None:
     base = torch.zeros(8)
     same, different = guard("same", X, argument("y")), guard("different", X, [argument("y")])
     assert holds(same, base, base) and not holds(same, base, base.view(8))
     assert holds(different, base[:4], base[4:]) and holds(different, base, torch.zeros(8)) and holds(different, base, torch.zeros(0))
     assert not holds(different, base[:5], base[4:]) and not holds(different, base, base[2:3])
+    distinct = guard("distinct", X, [argument("y")])
+    assert holds(distinct, base, base[:]) and not holds(distinct, base, base)
 
 
 def test_paths_are_followed_and_a_failure_is_a_failed_guard() -> None:

@@ -243,6 +243,7 @@ class EpilogueBuilder:
         if isinstance(value, enum.Enum):
             return f"{self._class(kind)}({self.expression(value.value)})" if isinstance(value, enum.Flag) else f"{self._class(kind)}[{value.name!r}]"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
+            self._outside.refuse_to_leave(value)
             return self._import(value)
         if isinstance(value, types.MethodType):
             return f"{self._import(types.MethodType)}({self.expression(value.__func__)}, {self.expression(value.__self__)})"

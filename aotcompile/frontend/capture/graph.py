@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
+from aotcompile.frontend.capture.transforms import TransformRecorder
 from aotcompile.frontend.torch_private import (
     NO_FAKE_KERNEL,
     SHAPE_NEEDS_VALUE,
@@ -72,6 +73,7 @@ class GraphRecorder(TorchFunctionMode):
         self.fake_mode, self.symbols, self._place, self._chain = mode, symbols, place, chain
         self._nodes: dict[int, tuple[FakeTensor, torch.fx.Node]] = {}
         self.operator_count = 0
+        self.transforms = TransformRecorder(self)
         self._symbol_nodes: dict[str, torch.fx.Node] = {}
         self.reads_requires_grad = False
         self._last_placeholder: torch.fx.Node | None = None
@@ -82,6 +84,8 @@ class GraphRecorder(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
         keywords = keywords or {}
+        if self.transforms.active:
+            return function(*arguments, **keywords)              # what it comes down to is recorded
         if function is _T.__bool__:
             raise branch_on_value()
         if function is _T.item:
@@ -183,7 +187,7 @@ class GraphRecorder(TorchFunctionMode):
         return slice(*(self.number(bound, "an index") if isinstance(bound, FakeTensor) else bound for bound in (part.start, part.stop, part.step)))
 
     def _call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if getattr(function, "__name__", "") not in _ARITHMETIC:
+        if _base_name(function) not in _ARITHMETIC:
             arguments = self.symbols.fix_numbers(arguments)
             keywords = self.symbols.fix_numbers(keywords)
         return self._record(function, arguments, keywords, run=lambda: function(*arguments, **keywords))
@@ -232,7 +236,7 @@ class GraphRecorder(TorchFunctionMode):
             raise number_needed(_describe(function)) from None
         except Exception as error:
             raise internal_error(error) from error
-        name = getattr(function, "__name__", "")
+        name = _base_name(function)
         mark = self.symbols.begin_operation(name)
         try:
             with self.fake_mode, symbolic_dispatch() if self.symbols.symbols else nullcontext():
@@ -375,6 +379,11 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def _default_dtype(number: Any) -> torch.dtype:
     """What ``torch.tensor(number)`` gives."""
     return torch.get_default_dtype() if isinstance(number, torch.SymFloat) else torch.bool if isinstance(number, torch.SymBool) else torch.int64
+
+
+def _base_name(function: Any) -> str:
+    """"add" of ``torch.add`` and of ``torch.ops.aten.add.Tensor``."""
+    return str(getattr(function, "__name__", "")).partition(".")[0]
 
 
 def _property_name(function: Any) -> str:

@@ -14,7 +14,7 @@ import enum
 import re
 import functools
 import types
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import torch
 
@@ -57,6 +57,7 @@ class Outside:
         self.effects: list[tuple[Any, ...]] = []                            # attribute writes in order
         self.pending: dict[int, Any] = {}                                   # id(container) -> items put into a container that was not read as a whole
         self.dictionaries: dict[int, Any] = {}                              # id(object.__dict__) -> object
+        self.made_at: dict[int, tuple[Any, Any]] = {}                       # id(what cannot leave) -> (it, the calls at the instruction that made it)
 
     # ---- guards -------------------------------------------------------------------------------------------------------------------------
 
@@ -64,6 +65,12 @@ class Outside:
         key = (kind, path, repr(expected))
         if key not in self.guards:
             self.guards[key] = Guard(kind, path, expected, self._place())
+
+    def refuse_to_leave(self, value: Any) -> None:
+        """Raises a break at the instruction that made ``value``, where that is known: it leaves the region, and nothing can make it again."""
+        _, chain = self.made_at.get(id(value), (None, None))
+        if chain is not None:
+            raise GraphBreak("AOT208", f"a function made by torch.func ({value.__qualname__}) is used outside the region", chain=chain)
 
     def path_of(self, value: object) -> Path | None:
         return self.paths.get(id(value))
@@ -199,6 +206,30 @@ class Outside:
         kind = type(container)
         self.guard("length", self.paths[id(container)], {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(container)})
         return len(container) + len(self.pending.get(id(container), ()))
+
+    def entry(self, table: Any, name: str, path: Path) -> tuple[bool, Any]:
+        """(whether it is there, ``table[name]``) of a dict from outside, with what the region has put into it. Without a guard where it is not."""
+        if id(table) in self.shadows:
+            shadow = self.shadows[id(table)]
+            return name in shadow, shadow.get(name)
+        added = self.pending.get(id(table), {})
+        if name in added:
+            return True, added[name]
+        return (True, self.read(table[name], path.item(name))) if name in table else (False, None)
+
+    def take_back(self, container: Any, key: Any) -> None:
+        """``container[key]`` is again what it was when the region began."""
+        added = self.pending.get(id(container), {})
+        added.pop(key, None)
+        if not added:
+            self.pending.pop(id(container), None)
+
+    def take_writes(self, owner: Any, names: Iterable[str]) -> dict[str, Any]:
+        """The attribute writes to these names of an object, which are no longer effects of their own."""
+        writes = self.writes.get(id(owner), {})
+        taken = {name: writes.pop(name) for name in names if name in writes}
+        self.effects = [effect for effect in self.effects if effect[1] is not owner or effect[2] not in taken]
+        return taken
 
     def put(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value`` on a mapping, or an append (``key`` None) on a sequence or set, without reading the rest of it."""

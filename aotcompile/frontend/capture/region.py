@@ -101,7 +101,7 @@ class Capture:
     # ---- stand-ins ----------------------------------------------------------------------------------------------------------------------------
 
     def _read_tensor(self, real: torch.Tensor, path: Path) -> Any:
-        with torch._C.DisableTorchFunction():          # looking at a tensor is not part of the graph
+        with torch._C.DisableTorchFunction(), self.recorder.transforms.aside():          # looking at a tensor is not part of the graph
             return self._stand_in(real, path)
 
     def _stand_in(self, real: torch.Tensor, path: Path) -> Any:
@@ -223,6 +223,7 @@ class Capture:
         return Refused("AOT206", reason, "")
 
     def _finish(self, result: Any, grad: bool, autocast: dict[str, Any]) -> Captured | Refused:
+        self.interpreter.note_compared()
         fakes = [fake if isinstance(fake, FakeTensor) else None for _, _, fake in self._inputs]
         builder = EpilogueBuilder(self.outside, self.recorder, self.symbols, fakes)
         builder.grad_enabled = grad

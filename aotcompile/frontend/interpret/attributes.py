@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _MISSING = object()
 _HEAP_TYPE = 1 << 9
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _SLOT_TYPES = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
@@ -120,6 +121,8 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
             return shadow[name]
     if name in instance:
         value = instance[name]
+        if name in MODULE_TABLES and path is not None and isinstance(owner, torch.nn.Module):
+            return _module_table(i, owner, i.outside.read(value, path.attribute(name)))
         return i.outside.read(value, path.attribute(name)) if path is not None else value
     if found is not _MISSING:
         return _bind(i, owner, cls, name, found, path)
@@ -128,6 +131,14 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
             i.outside.guard("has_dictionary", path, {"name": name, "present": False})
         raise UserException(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
     return _fallback(i, owner, cls, name, path)
+
+
+def _module_table(i: "Interpreter", owner: torch.nn.Module, table: Any) -> Any:
+    """A module's ``_parameters``, ``_buffers`` or ``_modules``. What the region has assigned as an attribute is in it."""
+    if i.outside.writes.get(id(owner)):
+        for name, value in i.outside.take_writes(owner, tuple(table)).items():
+            i.delete_item(table, name) if value is DELETED else i.set_item(table, name, value)
+    return table
 
 
 def _cached_property(i: "Interpreter", owner: Any, name: str, found: Any, path: Path | None) -> Any:
@@ -173,12 +184,13 @@ def _fallback(i: "Interpreter", owner: Any, cls: type, name: str, path: Path | N
     """What ``__getattr__`` gives; nn.Module keeps parameters, buffers and submodules in three dicts."""
     custom = static_lookup(cls, "__getattr__")
     if isinstance(owner, torch.nn.Module) and custom in (torch.nn.Module.__dict__["__getattr__"], _MISSING):
-        for table in ("_parameters", "_buffers", "_modules"):
+        for table in MODULE_TABLES:
             entries = owner.__dict__.get(table, {})
-            if name in entries:
-                return i.outside.read(entries[name], path.attribute(table).item(name)) if path is not None else entries[name]
+            found, value = i.outside.entry(entries, name, path.attribute(table)) if path is not None else (name in entries, entries.get(name))
+            if found:
+                return value
         if path is not None:
-            for table in ("_parameters", "_buffers", "_modules"):
+            for table in (table for table in MODULE_TABLES if name not in owner.__dict__.get(table, {})):       # else the region has taken it out
                 i.outside.guard("contains", path.attribute(table), {"key": {"type": "builtins:str", "value": name}, "present": False})
             i.outside.guard("has_dictionary", path, {"name": name, "present": False})
         raise UserException(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
@@ -267,11 +279,23 @@ def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
     elif found is not None and isinstance(static_lookup(type(found), "__set__"), types.FunctionType):
         i.call(static_lookup(type(found), "__set__"), (found, owner, value), {})
     elif i.is_outside(owner):
-        i.outside.write_attribute(owner, name, value)
+        table = _table_in_use(i, owner, name)
+        if table is not None:
+            i.set_item(table, name, value)
+        else:
+            i.outside.write_attribute(owner, name, value)
     elif isinstance(owner, torch.nn.Module) and "_modules" in owner.__dict__:
         i.plain(torch.nn.Module.__setattr__, owner, name, value)       # a module made in the region: registers parameters and submodules
     else:
         i.plain(object.__setattr__, owner, name, value)
+
+
+def _table_in_use(i: "Interpreter", owner: Any, name: str) -> Any:
+    """The table of a module from outside that has an attribute, where the code has looked at the table itself; None for others."""
+    if not isinstance(owner, torch.nn.Module):
+        return None
+    tables = (owner.__dict__.get(table) for table in MODULE_TABLES)
+    return next((table for table in tables if table is not None and i.is_outside(table) and i.contains(table, name)), None)
 
 
 def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
@@ -296,7 +320,11 @@ def plain_delete(i: "Interpreter", owner: Any, name: str) -> None:
         i.call(remover, (found, owner), {})
     elif i.is_outside(owner):
         load_attribute(i, owner, name)
-        i.outside.write_attribute(owner, name, DELETED)
+        table = _table_in_use(i, owner, name)
+        if table is not None:
+            i.delete_item(table, name)
+        else:
+            i.outside.write_attribute(owner, name, DELETED)
     elif isinstance(owner, torch.nn.Module):
         i.plain(torch.nn.Module.__delattr__, owner, name)
     else:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.entry import SKIP_ATTRIBUTE
-from aotcompile.frontend.interpret import logs, lookasides, natives
+from aotcompile.frontend.interpret import logs, lookasides, natives, transforms
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.operations import python_method
-from aotcompile.frontend.capture.graph import tensors_in
 from aotcompile.frontend.capture.outside import CONTAINERS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
-from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.frontend.torch_private import is_stand_in
 from aotcompile.ir.paths import Path
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 # Python functions of torch that are interpreted, because they read the user's objects; all others run natively and their tensor calls are recorded.
 _INTERPRETED_TORCH = ("torch.nn.modules", "torch.nn.utils.parametrize", "torch.nn.utils.parametrizations", "torch.nn.parameter",
+                      "torch.nn.utils.stateless", "torch.nn.utils._named_member_accessor",
                       "torch.utils._contextlib", "torch.utils.checkpoint", "torch.nn.attention", "torch.distributions", "torch.nn.init")
 _NATIVE_MODULES = {
     "builtins", "_operator", "operator", "math", "itertools", "_collections", "collections", "_functools", "functools", "_abc", "cmath", "_struct",
@@ -105,8 +105,8 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
         return _constant_result(i, function, arguments, keywords)
     if SKIP_ATTRIBUTE in function.__dict__:
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
-    if function.__globals__.get("__name__", "").startswith("torch._functorch"):
-        return _call_transform(i, function, arguments, keywords)
+    if transforms.is_transform(function):
+        return transforms.call(i, function, arguments, keywords)
     module = function.__module__ or ""
     if module.partition(".")[0] == "torch" and not module.startswith(_INTERPRETED_TORCH) and not module.startswith("torch.testing"):
         return _call_torch(i, function, arguments, keywords)
@@ -161,13 +161,6 @@ def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple
     return _from_torch(function, i.plain(function, *given, **named))
 
 
-def _call_transform(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """torch.func: making a transformed function is no tensor work; calling one is outside a graph."""
-    if function.__closure__ is None and arguments and callable(arguments[0]) and not any(True for _ in tensors_in((arguments[1:], keywords))):
-        return i.plain(function, i.callback(arguments[0]), *arguments[1:], **keywords)
-    raise GraphBreak("AOT205", "a function transformed by torch.func is called")
-
-
 # Modules of torch whose functions work on the state of generators, on files, on settings: what they do is no part of a graph.
 _TORCH_STATE = {"torch.random", "torch.serialization", "torch._tensor_str", "torch.multiprocessing", "torch.cuda.random", "torch.utils.data",
                 "torch.autograd.functional"}
@@ -179,7 +172,7 @@ def _only_asks(function: types.FunctionType) -> bool:
 
 def _from_torch(function: Any, result: Any) -> Any:
     """What torch gave back. A real tensor was made behind the recording mode's back (from numpy, from a buffer)."""
-    if isinstance(result, torch.Tensor) and not isinstance(result, FakeTensor):
+    if isinstance(result, torch.Tensor) and not is_stand_in(result):
         raise GraphBreak("AOT204", f"torch.{getattr(function, '__name__', function)} makes a tensor from outside data")
     return result
 

@@ -53,6 +53,8 @@ class Interpreter:
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
         self.steps = 0
         self.depth = 0
+        self.compared: dict[int, tuple[Any, dict[int, torch.Tensor]]] = {}          # id(dict or set) -> (it, tensors compared in it)
+        self.entering = False                    # the next function interpreted is called by native code
         # The user's file; line of the home's text -> user's line; the user's lines from a line on.
         self.origin: tuple[str, dict[int, int], list[str], int] | None = None
 
@@ -139,9 +141,10 @@ class Interpreter:
             if type(value) in (list, tuple):
                 self._refuse_opaque(function, value)
 
-    def run_function(self, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any], entered_natively: bool = False) -> Any:
+    def run_function(self, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Interpret a Python function's body (or make its generator)."""
         local = calls.bind(self, function, arguments, keywords)
+        entered_natively, self.entering = self.entering, False
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         frame = Frame(self, function, function.__code__, local, cells, self.frame, entered_natively)
         if frame.is_generator:
@@ -158,17 +161,15 @@ class Interpreter:
     def callback(self, function: Any) -> Any:
         """A real callable that native code may call: it comes back into the interpreter."""
         def enter(*arguments: Any, **keywords: Any) -> Any:
+            self.entering = True
             try:
-                target = function
-                if isinstance(target, types.MethodType):
-                    arguments, target = (target.__self__, *arguments), target.__func__
-                if isinstance(target, types.FunctionType):
-                    return self.run_function(target, arguments, keywords, entered_natively=True)
-                return self.call(target, arguments, keywords)
+                return self.call(function, arguments, keywords)
             except UserException as raised:
                 raise raised.exception from None
             except Exception as error:
                 raise internal_error(error) from error
+            finally:
+                self.entering = False
 
         enter.interpreted = (enter, function)  # type: ignore[attr-defined]
         return enter
@@ -282,7 +283,28 @@ class Interpreter:
         for side, other in ((left, right), (right, left)):
             if id(side) in self.outside.originals and self.outside.originals[id(side)][0] is other:
                 return True
+        if left is not right and self.type_of(left) is self.type_of(right):
+            self.note_different(left, right)
         return left is right
+
+    def note_different(self, *values: Any) -> None:
+        """A guard that objects from outside, which the program has compared by identity, are all different ones."""
+        found = [self.tensor_originals.get(id(value)) or (value, self.outside.path_of(value)) for value in values]
+        paths = [path for value, path in found if path is not None and not isinstance(value, (type, types.FunctionType))]
+        if len(paths) > 1:
+            self.outside.guard("distinct", paths[0], [path.as_json() for path in paths[1:]])
+
+    def compare_keys(self, container: Iterable[Any], *keys: Any) -> None:
+        """What a dict or set has compared when it was asked for tensors, which are hashed by identity: they and its own are all different ones."""
+        given = keys if keys and id(container) in self.compared else (*container, *keys)
+        tensors = {id(key): key for key in given if isinstance(key, torch.Tensor)}
+        if tensors:
+            self.compared.setdefault(id(container), (container, {}))[1].update(tensors)
+
+    def note_compared(self) -> None:
+        """The guards for `compare_keys`, once it is known what was compared."""
+        for _, compared in self.compared.values():
+            self.note_different(*compared.values())
 
     def type_of(self, value: Any) -> type:
         if isinstance(value, FakeTensor):

@@ -524,16 +524,18 @@ def construct_torch(i: "Interpreter", cls: type, arguments: tuple[Any, ...], key
 
 @lookaside(torch.autocast.__enter__)
 def _enter_autocast(i: "Interpreter", context: torch.autocast) -> Any:
-    arguments = (context.device, context.fast_dtype, context._enabled, context._cache_enabled)
-    node = i.recorder.graph.call_function(torch.amp.autocast_mode._enter_autocast, arguments)
-    i.recorder._annotate(node)
-    context._aotcompile_node = node  # type: ignore[attr-defined]
+    if not i.recorder.transforms.active:           # there the operators are recorded with their casts
+        arguments = (context.device, context.fast_dtype, context._enabled, context._cache_enabled)
+        node = i.recorder.graph.call_function(torch.amp.autocast_mode._enter_autocast, arguments)
+        i.recorder._annotate(node)
+        context._aotcompile_node = node  # type: ignore[attr-defined]
     with torch._C.DisableTorchFunction():
         return i.plain(torch.autocast.__enter__, context)
 
 
 @lookaside(torch.autocast.__exit__)
 def _exit_autocast(i: "Interpreter", context: torch.autocast, *error: Any) -> Any:
-    i.recorder.graph.call_function(torch.amp.autocast_mode._exit_autocast, (context._aotcompile_node,))  # type: ignore[attr-defined]
+    if not i.recorder.transforms.active:
+        i.recorder.graph.call_function(torch.amp.autocast_mode._exit_autocast, (context._aotcompile_node,))  # type: ignore[attr-defined]
     with torch._C.DisableTorchFunction():
         return i.plain(torch.autocast.__exit__, context, *error)

@@ -108,7 +108,10 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
         given = [fix_deep(i, a) for a in given]
         if any(isinstance(a, torch.Tensor) for a in given):
             raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
-    return i.native(function, tuple(given), keywords)
+    result = i.native(function, tuple(given), keywords)
+    if function in (set, frozenset, dict, dict.fromkeys):
+        i.compare_keys(result)
+    return result
 
 
 def _iterated(function: Any, module: str, count: int) -> tuple[int, ...]:
@@ -149,14 +152,17 @@ def native_method(i: "Interpreter", function: Any, owner: Any, name: str, argume
         arguments, keywords = fix_deep(i, arguments), fix_deep(i, keywords)
     given = [i.iterate(a) if name in _ITERATING_METHODS and not isinstance(a, dict) else a for a in arguments]
     if isinstance(owner, dict) and name in ("get", "pop", "setdefault", "__getitem__", "__setitem__", "__contains__") and given:
-        given[0] = i.as_key(given[0])
+        given[0] = i.as_key(given[0], owner)
     if isinstance(owner, SEQUENCES) and name in ("index", "count", "remove") and (
             any(True for _ in tensors_in(owner)) or any(True for _ in tensors_in(given))):
         return _find_in_sequence(i, owner, name, given[0])
     if name == "sort":
         _refuse_tensor_comparison((list(owner),), keywords)
     keywords = {k: i.callback(v) if k == "key" and v is not None else v for k, v in keywords.items()}
-    return i.native(function, tuple(given), keywords)
+    result = i.native(function, tuple(given), keywords)
+    if isinstance(owner, (set, frozenset)):
+        i.compare_keys(owner, *(item for value in given for item in (value if isinstance(value, (set, frozenset, list, tuple)) else (value,))))
+    return result
 
 
 _CONVERSIONS = {"r": repr, "s": str, "a": ascii}

@@ -123,7 +123,7 @@ def get_item(i: "Interpreter", container: Any, key: Any) -> Any:
     if isinstance(container, type) and not isinstance(container, torch.Tensor):
         return i.plain(operator.getitem, container, key)
     if isinstance(container, (dict, list, tuple, str)):
-        key = as_key(i, key)
+        key = as_key(i, key, container)
     missing = python_method(container, "__missing__")
     if missing is not None and isinstance(container, dict) and key not in container:
         return i.call(missing, (container, key), {})
@@ -132,7 +132,12 @@ def get_item(i: "Interpreter", container: Any, key: Any) -> Any:
 
 def set_item(i: "Interpreter", container: Any, key: Any, value: Any) -> None:
     if i.outside.is_container(container) and isinstance(container, MAPPINGS) and id(container) not in i.outside.shadows:
-        i.outside.put(container, as_key(i, key), value)
+        key = as_key(i, key)
+        original = i.original_tensor(value) if isinstance(value, torch.Tensor) else None
+        if original is not None and original[1] == i.outside.paths[id(container)].item(key):
+            i.outside.take_back(container, key)
+        else:
+            i.outside.put(container, key, value)
         return
     container = i.outside.whole(container)
     method = python_method(container, "__setitem__")
@@ -140,7 +145,7 @@ def set_item(i: "Interpreter", container: Any, key: Any, value: Any) -> None:
         i.call(method, (container, key, value), {})
         return
     if isinstance(container, (dict, list)):
-        key = as_key(i, key)
+        key = as_key(i, key, container)
     i.native(operator.setitem, (container, key, value), {})
 
 
@@ -150,17 +155,25 @@ def delete_item(i: "Interpreter", container: Any, key: Any) -> None:
     if method is not None:
         i.call(method, (container, key), {})
     else:
-        i.native(operator.delitem, (container, as_key(i, key)), {})
+        i.native(operator.delitem, (container, as_key(i, key, container)), {})
 
 
-def as_key(i: "Interpreter", key: Any) -> Any:
-    """A symbolic number used as a key or index has its value fixed."""
+def as_key(i: "Interpreter", key: Any, container: Any = None) -> Any:
+    """A symbolic number used as a key or index has its value fixed. ``container``: what is looked into, where it may have tensors as keys."""
     if isinstance(key, SYMBOLIC):
         return i.symbols.fix(key)
     if type(key) is tuple and any(isinstance(part, SYMBOLIC) for part in key):
         return tuple(as_key(i, part) for part in key)
     if isinstance(key, torch.Tensor):
+        return _tensor_key(i, container, key)
+    return key
+
+
+def _tensor_key(i: "Interpreter", container: Any, key: torch.Tensor) -> torch.Tensor:
+    """A tensor as a key of a dict or set made here: tensors are hashed by identity, and equal ones share a stand-in."""
+    if not isinstance(container, (dict, set)) or id(container) in i.outside.originals or i.is_outside(container):
         raise GraphBreak("AOT205", "a tensor as a dict key or list index")
+    i.compare_keys(container, key)
     return key
 
 
@@ -173,7 +186,8 @@ def contains(i: "Interpreter", container: Any, key: Any) -> bool:
         return truth(i, i.call(method, (container, key), {}))
     if isinstance(container, (dict, set, frozenset)):
         if isinstance(key, torch.Tensor) and id(container) not in i.outside.originals:
-            return any(item is key for item in container)      # tensors are hashed by identity, and equal ones share a stand-in
+            i.compare_keys(container, key)
+            return any(item is key for item in container)
         key = as_key(i, key)
     elif isinstance(container, (list, tuple)):
         return any(i.same(item, key) or truth(i, operate(i, operator.eq, item, key)) for item in container)

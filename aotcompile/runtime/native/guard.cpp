@@ -1,6 +1,9 @@
 // Guards on Python values and thread state, and the set of all guards of a variant. See include/guard.h.
 #include "include/guard.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "include/bridge.h"
 #include "include/dtype.h"
 
@@ -154,6 +157,22 @@ class SameGuard : public Guard {
 
  private:
   int other;
+};
+
+// No two of the objects are one.
+class DistinctGuard : public Guard {
+ public:
+  explicit DistinctGuard(std::vector<int> others) : others_(std::move(others)) {}
+  bool holds(Frame& frame, PyObject* value) override {
+    objects_.assign(1, value);
+    for (const int other : others_) objects_.push_back(frame.slots[static_cast<size_t>(other)]);
+    std::sort(objects_.begin(), objects_.end(), std::less<>());
+    return std::adjacent_find(objects_.begin(), objects_.end()) == objects_.end();
+  }
+
+ private:
+  std::vector<int> others_;
+  std::vector<PyObject*> objects_;  // kept, so that a check does not allocate
 };
 
 class ExpressionGuard : public Guard {
@@ -318,6 +337,11 @@ std::unique_ptr<Guard> GuardBuilder::build(PyObject* record, int node) {
   if (kind == "function") return make_function_guard(context, expected);
   if (kind == "same") return std::make_unique<SameGuard>(tree.add(expected, context));
   if (kind == "different") return make_different_guard(*this, expected);
+  if (kind == "distinct") {
+    std::vector<int> others;
+    for (Py_ssize_t i = 0; i < length_of(expected); ++i) others.push_back(tree.add(item_of(expected, i), context));
+    return std::make_unique<DistinctGuard>(std::move(others));
+  }
   if (kind == "state") return make_state_guard(expected);
   if (kind == "expression") {
     Expression expression = parse(expected);
@@ -346,7 +370,8 @@ GuardSet::GuardSet(PyObject* guards, PyObject* fetch, PyObject* context) : conte
       guards_.push_back(builder.build(record, node));
     } catch (const PythonErrorSet&) {
       // These read other paths or bind symbols, which a Python check of the single record cannot do.
-      const bool needs_others = kind == "tensor" || kind == "same" || kind == "different" || kind == "expression" || kind == "number";
+      const bool needs_others = kind == "tensor" || kind == "same" || kind == "different" || kind == "distinct" ||
+                                kind == "expression" || kind == "number";
       if (needs_others || !PyErr_ExceptionMatches(PyExc_NotImplementedError)) throw;
       PyErr_Clear();
       guards_.push_back(make_python_guard(context_, record, kind == "builtin"));

@@ -254,13 +254,18 @@ def build_list(i: "Interpreter", f: "Frame", a: int) -> None:
 
 @opcode("BUILD_SET")
 def build_set(i: "Interpreter", f: "Frame", a: int) -> None:
-    f.stack.append(i.native(set, (f.pop(a),), {}))
+    made = i.native(set, (f.pop(a),), {})
+    i.compare_keys(made)
+    f.stack.append(made)
 
 
 @opcode("BUILD_MAP")
 def build_map(i: "Interpreter", f: "Frame", a: int) -> None:
     values = f.pop(2 * a)
-    f.stack.append({i.as_key(key): value for key, value in zip(values[::2], values[1::2])})
+    made: dict[Any, Any] = {}
+    for key, value in zip(values[::2], values[1::2]):
+        made[i.as_key(key, made)] = value
+    f.stack.append(made)
 
 
 @opcode("BUILD_CONST_KEY_MAP")
@@ -293,13 +298,13 @@ def list_append(i: "Interpreter", f: "Frame", a: int) -> None:
 @opcode("SET_ADD")
 def set_add(i: "Interpreter", f: "Frame", a: int) -> None:
     value = f.stack.pop()
-    i.native(f.stack[-a].add, (i.as_key(value),), {})
+    i.native(f.stack[-a].add, (i.as_key(value, f.stack[-a]),), {})
 
 
 @opcode("MAP_ADD")
 def map_add(i: "Interpreter", f: "Frame", a: int) -> None:
     key, value = f.pop(2)
-    f.stack[-a][i.as_key(key)] = value
+    f.stack[-a][i.as_key(key, f.stack[-a])] = value
 
 
 @opcode("LIST_EXTEND")
