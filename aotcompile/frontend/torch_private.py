@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -30,11 +30,22 @@ SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
 NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
-    "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds",
+    "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds", "compiling",
     "is_data_dependent", "is_parameter", "is_stand_in", "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size",
     "outside_transforms", "reads_fake_memory", "refine_ranges", "same_size", "size_hint", "symbol_expression", "symbolic_dispatch",
     "unset_fake_temporarily",
 ]
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """`torch.compiler.is_compiling` says True, as it does during capture."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
 
 
 class NamedSource(Source):

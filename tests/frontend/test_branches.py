@@ -138,3 +138,23 @@ def f(self, x, flag, limit, kind):
     branch = function.body[-1]
     assert isinstance(branch, ast.If)
     assert DataTests(function).origins(branch.test) == origins
+
+
+def mask_or_nothing(x: torch.Tensor) -> torch.Tensor | None:
+    """What libraries do around a mask that lets everything through: dropped in eager, kept where the graph must fit other masks too."""
+    if torch.compiler.is_compiling():
+        return torch.ones_like(x)
+    return None
+
+
+def masked(x: torch.Tensor) -> torch.Tensor:
+    x = x * 2
+    mask = mask_or_nothing(x)
+    print(end="")
+    return x.sin() if mask is None else x.sin() * mask
+
+
+def test_what_follows_a_region_is_built_for_what_the_compiled_region_gives() -> None:
+    made = compiled(masked, torch.ones(3))
+    torch.testing.assert_close(made(torch.ones(3)), masked(torch.ones(3)))
+    assert hits_and_misses(made) == (2, 0)

@@ -10,6 +10,7 @@ import pickle
 import struct
 import sys
 import types
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
@@ -26,6 +27,7 @@ from aotcompile.frontend.record.branches import Branches
 from aotcompile.frontend.record.data_tests import ARGUMENTS, OUTSIDE, Origin
 from aotcompile.frontend.record.source import FunctionSource, defined_as, function_source
 from aotcompile.frontend.record.twins import TwinCode, make_twin
+from aotcompile.frontend.torch_private import compiling
 from aotcompile.frontend.types import CapturedVariant, NodeRecord, SplitSource
 from aotcompile.frontend.interpret.opcodes.decode import Position
 
@@ -194,7 +196,10 @@ class RecordingStub:
 
     def __call__(self, *arguments: Any) -> Any:
         captured = self.capture(arguments)
-        result = self.eager(*arguments)
+        compiled = captured is not None and captured.variant.operator_count > 0
+        # Code that asks whether it is compiled may give something else then, and that is what the next region will get.
+        with compiling() if compiled else nullcontext():
+            result = self.eager(*arguments)
         if captured is not None:
             self._note_data(captured)
             follow_sizes(captured.result, result, captured.symbols, self.recording.dimensions, self.recording.numbers,
