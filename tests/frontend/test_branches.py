@@ -119,7 +119,10 @@ def test_loop_over_a_counter_is_run_as_it_is() -> None:
     ("number > limit", {(0, 1)}),
     ("derived", {(0, 1)}),
     ("from_outside", {(1, 0), (1, ARGUMENTS)}),
-    ("_call_0(self.check)(x)", {OUTSIDE}),
+    ("torch.equal(x, x)", {OUTSIDE}),
+    ("_call_0(self.check)(x)", set()),
+    ("self.options.get('debug')", set()),
+    ("setting", set()),
     ("(walrus := outside) and flag", {OUTSIDE}),
 ])
 def test_origins(test: str, origins: set[tuple[int, int]]) -> None:
@@ -129,6 +132,7 @@ def f(self, x, flag, limit, kind):
     y, number = _r0(x)
     derived = number + limit
     outside = x.tolist()
+    setting = self.options.get("debug")
     from_outside = _r1(outside)
     if {test}:
         print()

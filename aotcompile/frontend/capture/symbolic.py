@@ -69,17 +69,16 @@ class SymbolTable:
     def __init__(self, environment: WatchedShapeEnv) -> None:
         self.environment = environment
         self.symbols: dict[sympy.Symbol, Symbol] = {}
-        self._by_name: dict[str, torch.SymInt] = {}
+        self._by_name: dict[tuple[str, int], torch.SymInt] = {}
 
     def size(self, name: str, hint: int, minimum: int, maximum: int | None) -> torch.SymInt:
-        """The symbol of dimension letter ``name``; equal letters are one symbol."""
-        if name not in self._by_name:
+        """The symbol of dimension letter ``name``; equal letters are one symbol, unless the sizes differ (a letter that was computed for something
+        that no longer is there may be met again)."""
+        if (name, hint) not in self._by_name:
             value = new_size(self.environment, name, hint, minimum, maximum)
-            self._by_name[name] = value
+            self._by_name[name, hint] = value
             self.symbols[value.node.expr] = Symbol(f"s{len(self.symbols)}", "size", hint, minimum=minimum, maximum=maximum)
-        elif self.symbols[self._by_name[name].node.expr].hint != hint:
-            raise ValueError(f"dimension {name} is {hint} here and {self.symbols[self._by_name[name].node.expr].hint} elsewhere")
-        return self._by_name[name]
+        return self._by_name[name, hint]
 
     def define(self, value: torch.SymInt, input_number: int, dimension: int) -> None:
         symbol = self.symbols[value.node.expr]
@@ -334,7 +333,7 @@ class SymbolTable:
 
     def letters(self, expression: Any) -> str:
         """A name for a size in later regions: in dimension letters, which mean the same everywhere. What is data has a name of its own."""
-        names = {value.node.expr: sympy.Symbol(name, integer=True) for name, value in self._by_name.items()}
+        names = {value.node.expr: sympy.Symbol(name, integer=True) for (name, _), value in self._by_name.items()}
         for symbol in expression.free_symbols:
             names.setdefault(symbol, sympy.Symbol(f"{symbol}_{id(self)}", integer=True))
         return str(expression.xreplace(names))

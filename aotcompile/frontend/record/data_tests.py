@@ -1,9 +1,10 @@
 """Which tests of a rewritten function can depend on data.
 
     n = _r0(x)                      # region 0 gives a number: data where its capture says that the number depends on a tensor
-    m = y.tolist()                  # computed outside of regions: may be anything
+    m = y.tolist()                  # read from a tensor outside of regions
     if m[0] > 3:                    # data
     if self.training:               # not data
+    if options.get("debug"):        # not data: what else a call gives may be a setting, and its other side something that nobody wants run
     if mask is not None:            # not data, wherever the mask comes from
 """
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Iterator
 Origin = tuple[int, int]
 """(number of a region, position in what it gives; 0 too for the only value)."""
 OUTSIDE: Origin = (-1, -1)
-"""Computed outside of regions, by a call."""
+"""Read from a tensor outside of regions, by a call."""
 ARGUMENTS = -1
 """The position of what a region without tensor operations (it will not be one) makes of arguments with an origin."""
 
+_READING = frozenset({"item", "tolist", "numpy", "equal", "allclose", "is_nonzero"})
+"""Methods and functions that give plain numbers of a tensor."""
 _KINDS = frozenset({"isinstance", "issubclass", "hasattr", "callable"})
 
 
@@ -41,16 +44,15 @@ class DataTests:
         if region is not None:
             arguments = self.origins(ast.Tuple(value.args, ast.Load())) if isinstance(value, ast.Call) else None
             return frozenset({(region, position), (region, ARGUMENTS)} if arguments else {(region, position)})
-        calls = any(isinstance(node, ast.Call) and not _asks_kind(node) for node in _valued(value))
-        return self.origins(value) | (frozenset({OUTSIDE}) if calls else frozenset())
+        return self.origins(value)
 
     def origins(self, test: ast.expr) -> frozenset[Origin]:
         found: set[Origin] = set()
         for node in _valued(test):
             if isinstance(node, ast.Name):
                 found |= self._names.get(node.id, frozenset())
-                if node.id.startswith("_call_"):
-                    found.add(OUTSIDE)
+            elif isinstance(node, ast.Attribute) and node.attr in _READING:
+                found.add(OUTSIDE)
         return frozenset(found)
 
 

@@ -261,7 +261,8 @@ class RecordingStub:
                     known[dimension].add(size)
                     if len(known[dimension]) > 1:
                         recording.kept.append(tensor)
-                        recording.dimensions.setdefault(id(tensor), {}).setdefault(dimension, DimensionSpec(f"{position}_{dimension}"))
+                        recording.dimensions.setdefault(id(tensor), {}).setdefault(
+                            dimension, DimensionSpec(f"{position}_{dimension}_{len(recording.kept)}"))       # a name for this tensor alone
 
 
 def _direct(name: str, value: Any, kind: type | tuple[type, ...]) -> list[tuple[str, Any]]:
