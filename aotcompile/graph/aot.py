@@ -154,6 +154,7 @@ def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphMo
     passes.insert_size_checks(forward, inputs.environment)
     passes.restore_output_strides(forward, variant.output_strides, inputs.mode)
     if backward is not None:
+        passes.accept_tangents(forward, backward, tangents, inputs.mode)
         save_values_before_mutation(forward, output_count)
     names = passes.rename_nodes(forward, [given.name for given in variant.inputs])
     if backward is not None:

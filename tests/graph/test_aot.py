@@ -7,7 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from captured import call, capture, run_inference, run_training
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
+from aotcompile.graph import passes
 from aotcompile.graph.aot import build_aten_graphs
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.ir.guards import Guard
@@ -408,3 +411,23 @@ def test_state_is_restored_when_tracing_fails_inside_a_block() -> None:
         build_aten_graphs(capture(function, [tensor(3)]), training=True)
     assert caught.value.code == "AOT302" and caught.value.place.startswith("model.py:")
     assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu") and not torch.is_anomaly_enabled()
+
+
+@pytest.mark.parametrize("traced", [(8, 4, 1), (2, 1, 6)], ids=["contiguous", "permuted"])
+def test_gradients_come_in_the_layout_of_the_outputs(traced: tuple[int, ...]) -> None:
+    """A backward graph traced for another layout (torch 2.11 does that) copies what comes into it."""
+    mode = FakeTensorMode()
+    forward, backward = fx.Graph(), fx.Graph()
+    result, tangent = forward.placeholder("result"), backward.placeholder("tangents_1")
+    forward.output((result,))
+    backward.output((backward.call_function(torch.ops.aten.mul.Tensor, (tangent, 2)),))
+    with mode:
+        result.meta["val"] = torch.empty(4, 2, 3).permute(2, 1, 0)
+        tangent.meta["val"] = torch.empty_strided((3, 2, 4), traced)
+    made = fx.GraphModule({}, backward)
+    passes.accept_tangents(fx.GraphModule({}, forward), made, [0], mode)
+    assert tangent.meta["val"].stride() == result.meta["val"].stride()
+    [product] = made.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+    assert product.args[0].meta["val"].stride() == traced
+    given = torch.randn(4, 2, 3).permute(2, 1, 0)
+    torch.testing.assert_close(made(given)[0], given * 2)

@@ -7,13 +7,13 @@ from aotcompile.graph.passes.constants import fold_constants, inline_tensor_cons
 from aotcompile.graph.passes.dead_code import remove_dead_code
 from aotcompile.graph.passes.names import rename_nodes
 from aotcompile.graph.passes.no_operations import remove_no_operations
-from aotcompile.graph.passes.output_strides import restore_output_strides
+from aotcompile.graph.passes.output_strides import accept_tangents, restore_output_strides
 from aotcompile.graph.passes.required_sizes import required_sizes
 from aotcompile.graph.passes.size_checks import insert_size_checks
 
 PASSES = (inline_tensor_constants, remove_no_operations, fold_constants, remove_dead_code)
 
-__all__ = ["PASSES", "insert_size_checks", "rename_nodes", "required_sizes", "restore_output_strides", "run"]
+__all__ = ["PASSES", "accept_tangents", "insert_size_checks", "rename_nodes", "required_sizes", "restore_output_strides", "run"]
 
 
 def run(module: fx.GraphModule) -> None:

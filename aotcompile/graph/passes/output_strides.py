@@ -4,6 +4,9 @@ Decompositions keep values, not always layout: ``ones_like(t)`` of a (7, 1) tens
 
     return (full,)   ->   as_strided = as_strided(full, [7, 1], [1, 7]); return (as_strided,)          only sizes of 1 differ: the same elements
     return (add,)    ->   permute, clone, permute back                                                 the order of the dimensions differs: a copy
+
+The gradient of an output comes in the output's layout. Where AOTAutograd has traced the backward graph for another one (before torch 2.13 for
+contiguous ones, whatever the output is), it is copied into that first.
 """
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any
 
 import torch
 from torch import fx
+
+from aotcompile.graph.errors import UnsupportedGraph
 
 aten = torch.ops.aten
 Strides = Sequence["int | str"]
@@ -28,6 +33,40 @@ def restore_output_strides(module: fx.GraphModule, expected: Sequence[Strides], 
                 results[number] = _restored(module.graph, node, value, strides, mode)
     output.args = (tuple(results),)
     module.recompile()
+
+
+def accept_tangents(forward: fx.GraphModule, backward: fx.GraphModule, tangents: Sequence[int], mode: Any) -> None:
+    """Make the backward graph take the gradients of the outputs numbered ``tangents``, its last inputs, in the strides that the outputs have.
+
+    Raises UnsupportedGraph (AOT302) where no copy gives the layout that was traced."""
+    outputs = list(forward.graph.output_node().args[0])
+    placeholders = list(backward.graph.find_nodes(op="placeholder"))
+    first = next(node for node in backward.graph.nodes if node.op != "placeholder")
+    for number, node in zip(tangents, placeholders[len(placeholders) - len(tangents):], strict=True):
+        traced, given = node.meta["val"], outputs[number].meta["val"]
+        if not isinstance(given, torch.Tensor) or _same_strides(traced, given):
+            continue
+        users = list(node.users)
+        with mode, torch.no_grad():
+            node.meta["val"] = torch.empty_strided(traced.shape, given.stride(), dtype=traced.dtype, device=traced.device)
+        with backward.graph.inserting_before(first):
+            if traced.is_contiguous():
+                copied = _call(backward.graph, node, mode, aten.clone.default, memory_format=torch.contiguous_format)
+            else:
+                copied = _restored(backward.graph, node, node.meta["val"], traced.stride(), mode)
+        if copied is node:
+            raise UnsupportedGraph("AOT302", f"the gradient of output {number} is traced with strides {tuple(traced.stride())}, "
+                                             f"and comes with {tuple(given.stride())}.")
+        for user in users:
+            user.replace_input_with(node, copied)
+    backward.recompile()
+
+
+def _same_strides(first: torch.Tensor, second: torch.Tensor) -> bool:
+    def text(value: Any) -> str:
+        return str(value.node.expr) if isinstance(value, torch.SymInt) else str(value)
+
+    return all(text(a) == text(b) or type(size) is int and size <= 1 for a, b, size in zip(first.stride(), second.stride(), first.shape))
 
 
 def _restored(graph: fx.Graph, node: fx.Node, value: torch.Tensor, strides: Strides, mode: Any) -> fx.Node:
