@@ -8,7 +8,7 @@ A path is a root and steps; it prints as the Python expression that reaches the 
     ("module", "torch.nn.functional")            a module, by name in sys.modules
   steps
     ("attribute", "weight")   getattr(x, "weight")          ("dictionary", "n")   x.__dict__["n"] (an instance attribute, no descriptor runs)
-    ("item", 3)               x[3], key str/int/bool/None/float/bytes, a class, an enum's member, a dtype or device (`is_key`), or a tuple of them
+    ("item", 3)               x[3], key str/int/bool/None/float/bytes, a class or function, an enum's member, a dtype or device (`is_key`), or a tuple
     ("type",)                 type(x)                        ("keys",)             tuple(x.keys())
     ("cell", 0)               x.__closure__[0].cell_contents
     ("context_variable",)     x.get()
@@ -16,8 +16,10 @@ A path is a root and steps; it prints as the Python expression that reaches the 
 from __future__ import annotations
 
 import enum
+import sys
+import types
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 Step = tuple[Any, ...]
 
@@ -72,13 +74,14 @@ class Path:
 
 
 _PLAIN = (str, int, bool, float, type(None))
+_HELD_BY_NAME = (types.FunctionType, types.BuiltinFunctionType, type(ClassVar))
 _BY_TEXT = ("torch:dtype", "torch:device")
 
 
 @dataclass(frozen=True)
 class NamedKey:
-    """A key read back from JSON that is no plain constant: "builtins:type" and "package.module:Class", "package.module:Enum" and a member's name,
-    "torch:dtype" and "torch.float32"."""
+    """A key read back from JSON that is no plain constant: "builtins:type" and "package.module:Class" (or a function's name, or that of a special
+    form of `typing`), "package.module:Enum" and a member's name, "torch:dtype" and "torch.float32"."""
 
     type: str
     value: str
@@ -90,12 +93,24 @@ def is_key(key: object) -> bool:
         return all(map(is_key, key))
     if isinstance(key, enum.Enum):
         return type(key).__members__.get(key.name) is key and "<locals>" not in type(key).__qualname__
-    return type(key) in (*_PLAIN, bytes) or isinstance(key, type) and "<locals>" not in key.__qualname__ or _name(type(key)) in _BY_TEXT
+    return type(key) in (*_PLAIN, bytes) or _is_named(key) or _name(type(key)) in _BY_TEXT
+
+
+def _is_named(key: object) -> bool:
+    """Whether a key is a class, or a function or special form (`typing.Union`) that its module holds under its name."""
+    if isinstance(key, type):
+        return "<locals>" not in key.__qualname__
+    if not isinstance(key, _HELD_BY_NAME):
+        return False
+    held: Any = sys.modules.get(key.__module__)
+    for part in str(getattr(key, "__qualname__", "")).split("."):
+        held = getattr(held, part, None)
+    return held is key
 
 
 def key_json(key: Any) -> dict[str, Any]:
     """A key that is no plain constant, as JSON: {"type": ..., "value": ...}."""
-    if isinstance(key, type):
+    if isinstance(key, (type, *_HELD_BY_NAME)):
         return {"type": "builtins:type", "value": _name(key)}
     if isinstance(key, NamedKey):
         return {"type": key.type, "value": key.value}
@@ -104,7 +119,7 @@ def key_json(key: Any) -> dict[str, Any]:
     return {"type": _name(type(key)), "value": key.hex() if isinstance(key, bytes) else str(key)}
 
 
-def _name(cls: type) -> str:
+def _name(cls: Any) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import enum
 import json
-from typing import Any
+import math
+from typing import Any, Literal, Union, get_origin
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ class Layer:
 
 
 TABLE: dict[Any, float] = {torch.float32: 2.0, Mode.FAST: 3.0, Level.LOW: 4.0, Layer: 5.0, int: 6.0, torch.device("cpu"): 7.0, b"k": 8.0,
-                           (torch.float32, Mode.EXACT): 9.0, None: 10.0}
+                           (torch.float32, Mode.EXACT): 9.0, None: 10.0, Literal: 12.0, math.sin: 13.0}
 
 
 def by_dtype(x: torch.Tensor) -> torch.Tensor:
@@ -47,7 +48,21 @@ def by_device(x: torch.Tensor) -> torch.Tensor:
     return x * TABLE[x.device] + TABLE[b"k"] + TABLE.get(torch.float64, 1.0) + TABLE.get(None, 2.0) + TABLE.get("absent", 3.0)
 
 
-@pytest.mark.parametrize(("function", "key"), [(by_dtype, torch.float32), (by_member, Level.LOW), (by_class, Layer), (by_device, torch.device("cpu"))])
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return x * 14.0
+
+
+TABLE[scale] = 15.0
+
+
+def by_name(x: torch.Tensor) -> torch.Tensor:
+    kind = get_origin(Literal["a"])
+    return x * TABLE[kind] + TABLE[math.sin] + TABLE[scale] if Union not in TABLE and by_device not in TABLE else x
+
+
+@pytest.mark.parametrize(("function", "key"), [
+    (by_name, Literal), (by_name, math.sin), (by_name, scale), (by_dtype, torch.float32), (by_member, Level.LOW), (by_class, Layer), (by_device, torch.device("cpu")),
+])
 def test_keys_are_found_and_guarded(function: Any, key: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, x = aotcompile.compile(function, example_inputs=((torch.ones(3),), {})), torch.arange(3.0)
     torch.testing.assert_close(compiled(x), function(x))
@@ -59,7 +74,8 @@ def test_keys_are_found_and_guarded(function: Any, key: Any, monkeypatch: pytest
 
 @pytest.mark.parametrize(("key", "text"), [
     (torch.float32, "torch.float32"), (Mode.FAST, "Mode.FAST"), (Level.LOW, "Level.LOW"), (Layer, "Layer"), (torch.device("cpu"), "torch.device('cpu')"),
-    (b"k", "b'k'"), ((torch.float32, Mode.EXACT), "(torch.float32, Mode.EXACT)"), (("a",), "('a',)"), (3, "3"), (True, "True"), (None, "None")])
+    (b"k", "b'k'"), ((torch.float32, Mode.EXACT), "(torch.float32, Mode.EXACT)"), (("a",), "('a',)"), (Literal, "Literal"),
+    (math.sin, "sin"), (scale, "scale"), (3, "3"), (True, "True"), (None, "None")])
 def test_a_path_by_way_of_json(key: Any, text: str) -> None:
     path = Path(("argument", "table")).item(key)
     data = json.loads(json.dumps(path.as_json()))

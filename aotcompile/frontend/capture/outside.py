@@ -411,7 +411,7 @@ def _checked(key: Any) -> Any:
     """A container's key as part of a path. GraphBreak for one that no text names, such as an instance."""
     if not is_key(key):
         raise GraphBreak("AOT205", f"a dict is looked into at a key of type {type(key).__qualname__}",
-                         "Use strings, numbers, classes or enum members as keys.")
+                         "Use strings, numbers, classes, functions or enum members as keys.")
     return key
 
 
