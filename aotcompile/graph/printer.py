@@ -4,6 +4,7 @@ from __future__ import annotations
 import keyword
 import math
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Callable, Sequence
 
 import torch
@@ -45,9 +46,7 @@ class FunctionPrinter:
         annotation = self.annotation(record)
         if not annotation:
             return self.names[record.name]
-        try:
-            compile(annotation, "", "eval")
-        except SyntaxError:
+        if not _is_expression(annotation):
             annotation = f'"{annotation}"'                        # f32[] and f32[8]cuda are no Python expressions
         return f"{self.names[record.name]}: {annotation}"
 
@@ -147,6 +146,15 @@ class FunctionPrinter:
             self.modules.add(module)
             return f"{module}.{qualname}"
         raise UnsupportedGraph("AOT301", f"an argument of type {type(value).__qualname__} cannot be written as source.")
+
+
+@lru_cache(maxsize=1024)
+def _is_expression(text: str) -> bool:
+    try:
+        compile(text, "", "eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 def references(value: Any) -> list[str]:

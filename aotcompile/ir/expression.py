@@ -130,6 +130,7 @@ def _operand(expression: Expression) -> str:
 
 
 ZERO, ONE = Integer(0), Integer(1)
+_REMEMBERED = 32768                   # sums and products: those of equal layers are equal
 
 
 def wrap(value: Like) -> Expression:
@@ -151,6 +152,7 @@ def _product(coefficient: int, factors: Iterable[Expression]) -> Expression:
     return ordered[0] if coefficient == 1 and len(ordered) == 1 else Multiply(coefficient, ordered)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def add(*values: Like) -> Expression:
     collected: dict[tuple[Expression, ...], int] = {}
     for value in map(wrap, values):
@@ -163,6 +165,7 @@ def add(*values: Like) -> Expression:
     return ZERO if not terms else terms[0] if len(terms) == 1 else Add(tuple(terms))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def multiply(*values: Like) -> Expression:
     result: list[tuple[int, tuple[Expression, ...]]] = [(1, ())]
     for value in map(wrap, values):

@@ -65,7 +65,7 @@ class Path:
         return text
 
     def as_json(self) -> list[Any]:
-        return [list(self.root), [[_encode(part) for part in step] for step in self.steps]]
+        return [list(self.root), [[part if type(part) in _PLAIN else _encode(part) for part in step] for step in self.steps]]
 
     @staticmethod
     def from_json(data: list[Any]) -> "Path":

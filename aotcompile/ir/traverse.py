@@ -15,30 +15,35 @@ from aotcompile.ir.nodes import Apply, Cast, Compute, Constant, IndexValue, Load
 
 def value_children(value: Value) -> tuple[Value, ...]:
     """The values a value is made of, those of a load's bindings included."""
-    match value:
-        case Apply(arguments=arguments):
-            return arguments
-        case Cast(argument=argument):
-            return (argument,)
-        case Masked(mask=mask, body=body, other=other):
-            return (mask, body, other)
-        case Load(bindings=bindings):
-            return tuple(bound for _, bound in bindings)
+    kind = type(value)                  # asked for every node of every walk: no chain of isinstance
+    if kind is Apply:
+        return value.arguments  # type: ignore[union-attr]
+    if kind is Load:
+        bindings = value.bindings  # type: ignore[union-attr]
+        return tuple(bound for _, bound in bindings) if bindings else ()
+    if kind is Cast:
+        return (value.argument,)  # type: ignore[union-attr]
+    if kind is Masked:
+        return (value.mask, value.body, value.other)  # type: ignore[union-attr]
     return ()
 
 
 def walk(value: Value) -> Iterator[Value]:
     """Every distinct node of ``value``, children before parents."""
     seen: set[int] = set()
-    stack: list[tuple[Value, bool]] = [(value, False)]
+    stack: list[Value | None] = [value]
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            yield node
+        node = stack.pop()
+        if node is None:                # the children of what lies below are done
+            yield stack.pop()  # type: ignore[misc]
         elif id(node) not in seen:
             seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((child, False) for child in reversed(value_children(node)))
+            children = value_children(node)
+            if children:
+                stack += (node, None)
+                stack += children[::-1]
+            else:
+                yield node
 
 
 def compute_values(compute: Compute) -> tuple[Value, ...]:

@@ -23,6 +23,7 @@ from aotcompile.package.writer import write_package
 from aotcompile.pipeline.entries import function_of, situations_of
 from aotcompile.pipeline.environment import built_with, host_files, require_tools
 from aotcompile.pipeline.functions import Analysis, BuiltFunction, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
+from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.reports import (
     BreakLine,
     BuildReport,
@@ -75,6 +76,7 @@ def _progress(text: str, done: int, total: int) -> None:
 # ---- build ----------------------------------------------------------------------------------------------------------------------------------
 
 
+@fewer_collections()
 def build(package: str, options: Options) -> BuildReport:
     """Build a package into ``options.out``. Raises AotCompileError; the old build stays as it was then."""
     start = time.perf_counter()

@@ -17,6 +17,7 @@ from aotcompile.package.types import PackageContents
 from aotcompile.pipeline.entries import function_of, situations_of
 from aotcompile.pipeline.environment import built_with, host_files
 from aotcompile.pipeline.functions import Analysis, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
+from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.pipeline.package import explanation_of
 from aotcompile.reports import Explanation
 from aotcompile.runtime.twins.compiled import SplitFunction, load_compiled
@@ -24,6 +25,7 @@ from aotcompile.runtime.twins.compiled import SplitFunction, load_compiled
 Pair = tuple[tuple[Any, ...], dict[str, Any]]
 
 
+@fewer_collections()
 def compile_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], options: Options, out: str | None, dynamic_shapes: Any = None) -> Any:
     """Build ``target`` for its example inputs and load the result. See `aotcompile.compile`."""
     require_plugin(options.backend)
