@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -30,10 +31,10 @@ SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
 NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
-    "FakeTensor", "FakeTensorMode", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "always_holds", "compiling",
-    "is_data_dependent", "is_parameter", "is_stand_in", "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size",
-    "outside_transforms", "reads_fake_memory", "refine_ranges", "same_size", "size_hint", "symbol_expression", "symbolic_dispatch",
-    "unset_fake_temporarily",
+    "FakeTensor", "FakeTensorMode", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "WatchedShapeEnv",
+    "always_holds", "compiling", "forget_guards", "is_data_dependent", "is_parameter", "is_stand_in", "known", "load_batching_rules", "new_fake_mode",
+    "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
+    "symbolic_dispatch", "unset_fake_temporarily",
 ]
 
 
@@ -94,10 +95,10 @@ class WatchedShapeEnv(ShapeEnv):
             return answer
         if orig_expr.free_symbols <= hints.keys() and _is_asked_by(_DESCRIPTIONS, sys._getframe(1)):
             return orig_expr.xreplace(hints)
-        known = len(self.guards)
+        count = len(self.guards)
         result = super().evaluate_expr(orig_expr, *arguments, **keywords)
-        if len(self.guards) > known and _is_asked_by(_LAYOUT_QUESTIONS, sys._getframe(1)):
-            self.layout_guards += tuple(self.guards[known:])
+        if len(self.guards) > count and _is_asked_by(_LAYOUT_QUESTIONS, sys._getframe(1)):
+            self.layout_guards += tuple(self.guards[count:])
         return result
 
     def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
@@ -226,9 +227,35 @@ def symbolic_dispatch() -> AbstractContextManager[Any]:
     return enable_python_dispatcher()
 
 
-def refine_ranges(environment: ShapeEnv, condition: sympy.Basic) -> None:
-    """Take in what a condition that holds says about the ranges of its symbols."""
-    environment._refine_ranges(condition)
+# Methods that remember their answers, which hold as long as no guard is taken back.
+_REMEMBERING = ("_inner_evaluate_expr", "_maybe_evaluate_static", "_maybe_guard_rel", "simplify")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a ShapeEnv knew at some moment: how many guards, and what follows from them."""
+
+    guard_count: int
+    ranges: dict[Any, Any]
+    implications: dict[Any, Any]
+
+
+def known(environment: ShapeEnv) -> Known:
+    return Known(len(environment.guards), dict(environment.var_to_range), dict(environment.axioms))
+
+
+def forget_guards(environment: ShapeEnv, before: Known, kept: list[Any]) -> None:
+    """Take back the guards that were made since ``before`` but those in ``kept``."""
+    asked_about = {symbol for guard in environment.guards[before.guard_count:] for symbol in guard.expr.free_symbols}
+    environment.guards[before.guard_count:] = kept
+    environment.var_to_range.update({symbol: before.ranges[symbol] for symbol in asked_about & before.ranges.keys()})
+    environment.axioms = dict(before.implications)
+    environment._update_version_counter()
+    for name in _REMEMBERING:
+        getattr(ShapeEnv, name).cache_clear()
+    for guard in kept:
+        environment._refine_ranges(guard.expr)
+        environment.axioms.update(dict(environment.get_implications(environment.simplify(guard.expr))))
 
 
 def always_holds(expression: sympy.Basic, minimum: int) -> bool:

@@ -40,3 +40,42 @@ def test_sizes(function: Any, all_sizes: bool) -> None:
     regions = aotcompile.info(built).report().regions
     assert sum(region.hits for region in regions) >= (4 if all_sizes else 1)
     assert not all_sizes or sum(region.misses for region in regions) == 0
+
+
+def spaced(x: torch.Tensor) -> Any:
+    steps = x.shape[2]
+    return torch.linspace(-1, 2, steps) * 2, torch.linspace(0, 1, steps=steps + 1, dtype=torch.float64), torch.logspace(0, 1, steps, 2.0)
+
+
+def triangles(x: torch.Tensor) -> Any:
+    return torch.triu_indices(x.shape[2], 4, 1), torch.tril_indices(x.shape[2], x.shape[2] + 1)
+
+
+def pooled(x: torch.Tensor) -> Any:
+    rows = x.flatten(0, 1).transpose(1, 2)
+    return F.max_pool1d(rows, 2, padding=1), torch.max_pool1d(rows, 3, 1, 1), F.max_pool1d(rows, 1, return_indices=True)
+
+
+@pytest.mark.parametrize("function", [spaced, triangles, pooled])
+def test_functions_that_take_plain_ints_only(function: Any) -> None:
+    built = aotcompile.compile(function, example_inputs=((torch.randn(3, 2, 8, 4),), {}), dynamic_shapes=({2: "H"},), training=False)
+    for size in (8, 5, 2, 1, 13):
+        x = torch.randn(3, 2, size, 4)
+        torch.testing.assert_close(built(x), function(x))
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 5, region.last_miss
+
+
+def test_pooling_in_training() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (F.max_pool1d(x, 2) * torch.linspace(0, 1, x.shape[2] // 2)).sum()
+
+    built = aotcompile.compile(function, example_inputs=((torch.randn(3, 2, 8, requires_grad=True),), {}), dynamic_shapes=({2: "H"},))
+    for size in (8, 5, 2):
+        a = torch.randn(3, 2, size, requires_grad=True)
+        b = a.detach().clone().requires_grad_()
+        function(a).backward()
+        built(b).backward()
+        torch.testing.assert_close(b.grad, a.grad)
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 3, region.last_miss

@@ -61,3 +61,19 @@ def test_one_variant_serves_sizes_0_and_1_and_equal_ones(name: str) -> None:
         torch.testing.assert_close(compiled(x), program(x))
     region, = aotcompile.info(compiled).report().regions
     assert region.hits == len(SIZES), region.last_miss
+
+
+def test_a_recurrent_layer_is_not_given_empty_sequences() -> None:
+    layer = torch.nn.LSTM(3, 4, batch_first=True)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return layer(x)[0]
+
+    compiled = aotcompile.compile(run, example_inputs=((torch.randn(2, 6, 3),), {}), dynamic_shapes=({0: "B", 1: "T"},), training=False)
+    with torch.no_grad():
+        for sizes in ((2, 6), (1, 1), (3, 9), (0, 4)):
+            x = torch.randn(*sizes, 3)
+            torch.testing.assert_close(compiled(x), run(x))
+        for function in (run, compiled):
+            with pytest.raises(RuntimeError, match="larger than 0"):
+                function(torch.randn(2, 0, 3))

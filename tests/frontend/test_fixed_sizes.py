@@ -50,3 +50,17 @@ def test_a_miss_says_which_size_was_fixed() -> None:
     built(torch.randn(2, 7))
     [region] = aotcompile.info(built).report().regions
     assert region.last_miss == "x.shape[1] == 8 (got 7)"
+
+
+def multiplies_then_asks(x: torch.Tensor) -> torch.Tensor:
+    y = x @ x.transpose(1, 2)                              # asks within torch whether the size is 1, which makes no difference there
+    return y * 2 if x.shape[1] == 1 else y * 3
+
+
+def test_what_torch_asked_before_is_asked_again_by_the_program() -> None:
+    built = aotcompile.compile(multiplies_then_asks, example_inputs=((torch.randn(2, 5, 3),), {}), dynamic_shapes=({1: "T"},))
+    for size in (5, 2, 1, 0):
+        x = torch.randn(2, size, 3)
+        torch.testing.assert_close(built(x), multiplies_then_asks(x))
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 3 and region.last_miss is not None and "s0 != 1" in region.last_miss

@@ -14,6 +14,7 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
 
+from aotcompile.frontend.capture.composed import composed
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
 from aotcompile.frontend.capture.transforms import TransformRecorder
@@ -78,6 +79,7 @@ class GraphRecorder(TorchFunctionMode):
         self.reads_requires_grad = False
         self._last_placeholder: torch.fx.Node | None = None
         self._may_start_storage: set[int] = set()
+        self._composing = False
         self.at_storage_start: set[int] = set()                  # inputs (by identity) that must be at the start of their storage
 
     # ---- the mode -------------------------------------------------------------------------------------------------------------------------
@@ -105,7 +107,18 @@ class GraphRecorder(TorchFunctionMode):
             return self._property(function, arguments)
         if name == "__set__":
             raise GraphBreak("AOT208", f"an assignment to a tensor's .{_property_name(function)}", kind="statement")
+        if not self._composing and (other := composed(function, arguments, keywords)) is not None:
+            return self._compose(other, arguments, keywords)
         return self.call(function, arguments, keywords)
+
+    def _compose(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run ``function``, whose own calls of torch are recorded."""
+        self._composing = True
+        try:
+            with self:
+                return function(*arguments, **keywords)
+        finally:
+            self._composing = False
 
     @staticmethod
     def _starts_at(rest: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
@@ -256,7 +269,7 @@ class GraphRecorder(TorchFunctionMode):
                 raise value_needed(_describe(function)) from None
             raise
         finally:
-            self.symbols.end_operation(mark, name, self.symbols.numbers_in([arguments, keywords]))
+            self.symbols.end_operation(mark, name, () if _asks_nothing(name, arguments) else self.symbols.numbers_in([arguments, keywords]))
         try:
             node = self.graph.create_node(operation, target, *encoded)
             self._annotate(node)
@@ -342,6 +355,11 @@ _METHODS = {value: name for name, value in vars(_T).items() if isinstance(value,
 
 
 _OF_TORCH = ("aten", "prims", "prim")
+
+
+def _asks_nothing(name: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether a function of torch does the same for all numbers it is given: it counts with them, or counts up to one."""
+    return name in _ARITHMETIC and "pow" not in name or name == "arange" and len(arguments) == 1
 
 
 def _changes_arguments(function: Any) -> bool:

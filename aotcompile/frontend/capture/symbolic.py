@@ -12,13 +12,15 @@ import torch.fx
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, number_needed, value_needed
 from aotcompile.frontend.torch_private import (
     VALUE_NEEDED,
+    Known,
     Mod,
     WatchedShapeEnv,
     always_holds,
+    forget_guards,
+    known,
     new_float,
     new_int,
     new_size,
-    refine_ranges,
     symbol_expression,
 )
 
@@ -55,14 +57,6 @@ class Symbol:
     what: str = ""
     general: bool = False
     as_size: bool = False
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What was known about sizes before an operation."""
-
-    guard_count: int
-    ranges: dict[Any, Any]
 
 
 class SymbolTable:
@@ -228,11 +222,11 @@ class SymbolTable:
 
     # ---- questions asked by torch itself ------------------------------------------------------------------------------------------------------
 
-    def begin_operation(self, name: str = "") -> "Mark":
+    def begin_operation(self, name: str = "") -> Known:
         self.environment.running, self.environment.layout_guards = name, ()
-        return Mark(len(self.environment.guards), dict(self.environment.var_to_range))
+        return known(self.environment)
 
-    def end_operation(self, mark: "Mark", name: str, given: Iterable[Symbol] = ()) -> None:
+    def end_operation(self, mark: Known, name: str, given: Iterable[Symbol] = ()) -> None:
         """Forget what a torch operation asked about sizes being 0 or 1, where the answer does not change its result: a contiguity or broadcast
         test inside torch, not a fact the user's code relies on. The same for thresholds by which a library call chooses its algorithm.
         ``given``: the Python numbers among its arguments; what it asks about those may matter (a step must not be 0), unless they are sizes."""
@@ -247,13 +241,8 @@ class SymbolTable:
                 or not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)]
         if len(kept) == len(asked):
             return
-        self.environment.guards[mark.guard_count:] = kept
+        forget_guards(self.environment, mark, kept)
         asked_about = {symbol for guard in asked for symbol in guard.expr.free_symbols}
-        for symbol in asked_about & set(mark.ranges):
-            self.environment.var_to_range[symbol] = mark.ranges[symbol]
-        for guard in kept:
-            refine_ranges(self.environment, guard.expr)
-        self.environment._update_version_counter()
         for symbol in sorted(asked_about & sizes.keys(), key=str):
             if self.symbols[symbol].kind == "number" and symbol in self.environment.var_to_range:
                 bool(self.environment.create_symintnode(symbol, hint=int(self.symbols[symbol].hint)) >= 0)

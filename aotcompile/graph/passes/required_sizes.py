@@ -1,6 +1,7 @@
 """Sizes for which the graph's operators raise: a guard keeps the compiled graph from being used there.
 
     amax(x[s0, 4], [0])         needs s0 != 0 (also as a part of softmax, which itself would not)
+    mkldnn_rnn_layer(x[s0, 4])  needs s0 != 0 (eager takes another way there)
     2.0 / sym_float(4*s0)       needs s0 != 0 (C++ gives inf, Python raises)
 """
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aotcompile.graph.torch_private import hints_of
 aten = torch.ops.aten
 _OVER_DIMENSIONS = {aten.amax.default: 1, aten.amin.default: 1, aten.argmax.default: 1, aten.argmin.default: 1, aten.max.dim: 1, aten.min.dim: 1,
                     aten.max.default: None, aten.min.default: None, aten.median.dim: 1, aten.median.default: None, aten.mode.default: 1,
-                    aten.kthvalue.default: 2}
+                    aten.kthvalue.default: 2, aten.mkldnn_rnn_layer.default: None}
 
 
 def required_sizes(module: fx.GraphModule) -> list[Any]:

@@ -97,8 +97,7 @@ class SizeEnvironment(ShapeEnv):
         if not relation.free_symbols <= hints.keys() or (asker := _layout_question(sys._getframe(2))) is None:
             return None
         answer = relation.xreplace(hints)
-        general = isinstance(relation, (sympy.Eq, sympy.Ne)) and answer == sympy.sympify(isinstance(relation, sympy.Ne))
-        return answer if general or asker in DESCRIPTIONS else None
+        return answer if asker in DESCRIPTIONS or answer == _general_answer(relation) else None
 
     def _answer_for_large_sizes(self, expression: Any) -> Any:
         """The truth of a relation if it is the same for all sizes of 2 or more and not for all allowed ones; None otherwise."""
@@ -121,6 +120,15 @@ class SizeEnvironment(ShapeEnv):
         beyond = {symbol: sympy.Symbol(f"{symbol.name}_beyond", integer=True, nonnegative=True) for symbol in symbols}
         large = {beyond[symbol]: ValueRanges(max(sympy.Integer(0), r.lower - 2), r.upper - 2) for symbol, r in ranges.items()}
         return _truth(expression, {symbol: beyond[symbol] + 2 for symbol in symbols}, large)
+
+
+def _general_answer(relation: Any) -> Any:
+    """Two sizes or strides differ, and a tensor has two elements or more; None for other relations."""
+    if isinstance(relation, (sympy.Eq, sympy.Ne)):
+        return sympy.sympify(isinstance(relation, sympy.Ne))
+    if isinstance(relation, sympy.core.relational.Relational) and relation.rhs in (1, 2):
+        return sympy.sympify(isinstance(relation, (sympy.GreaterThan, sympy.StrictGreaterThan)))
+    return None
 
 
 def _layout_question(frame: FrameType | None) -> str | None:

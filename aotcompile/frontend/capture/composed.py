@@ -1,0 +1,69 @@
+"""Functions of torch that take sizes as plain ints only, written with others that take dynamic ones. Used where a size is dynamic.
+
+    torch.linspace(0, 1, x.shape[1])        arange, lt, mul, add, sub, where
+    F.max_pool1d(x, 2)                      unsqueeze, max_pool2d, squeeze
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from aotcompile.frontend.capture.symbolic import SYMBOLIC
+
+
+def composed(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Callable[..., Any] | None:
+    """What to call instead of ``function`` with these arguments; None for a call that is to be made as it is."""
+    made = _COMPOSED.get(function) if isinstance(function, _HASHABLE) else None
+    return made if made is not None and any(map(_is_dynamic, (*arguments, *keywords.values()))) else None
+
+
+def _is_dynamic(value: Any) -> bool:
+    return isinstance(value, SYMBOLIC) or isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
+
+
+def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, device: Any = None, requires_grad: bool = False,
+              **rest: Any) -> Any:
+    """Both halves are counted from their own end, as torch does."""
+    dtype = dtype or torch.get_default_dtype()
+    if rest or requires_grad or not dtype.is_floating_point or any(isinstance(value, (torch.Tensor, complex)) for value in (start, end)):
+        return torch.linspace(start, end, steps, dtype=dtype, device=device, requires_grad=requires_grad, **rest)
+    last = torch.sym_max(steps - 1, 0)
+    position = torch.arange(steps, dtype=dtype, device=device)
+    step = (end - start) / torch.sym_max(last, 1)
+    return torch.where(position < torch.sym_max(steps // 2, 1), position * step + start, (position - last) * step + end)
+
+
+def _logspace(start: Any, end: Any, steps: Any, base: float = 10.0, *, dtype: torch.dtype | None = None, **keywords: Any) -> Any:
+    if dtype is not None and not dtype.is_floating_point:
+        return torch.logspace(start, end, steps, base, dtype=dtype, **keywords)
+    return torch.pow(base, _linspace(start, end, steps, dtype=dtype, **keywords))
+
+
+def _triangle(part: Callable[..., Any]) -> Callable[..., Any]:
+    def indices(row: Any, col: Any, offset: int = 0, *, dtype: torch.dtype = torch.int64, device: Any = None, **rest: Any) -> Any:
+        whole = torch.ones(row, col, dtype=torch.bool, device=device, **rest)
+        return part(whole, offset).nonzero().t().contiguous().to(dtype)
+    return indices
+
+
+def _max_pool1d(input: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+                return_indices: bool = False) -> Any:
+    if return_indices:
+        return F.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
+    kernel, pad, dilated = (_single(value) for value in (kernel_size, padding, dilation))
+    step = kernel if stride is None or stride == [] else _single(stride)
+    return torch.max_pool2d(input.unsqueeze(-2), (1, kernel), (1, step), (0, pad), (1, dilated), ceil_mode).squeeze(-2)
+
+
+def _single(value: Any) -> Any:
+    return value[0] if isinstance(value, (tuple, list)) else value
+
+
+_HASHABLE = (type(torch.linspace), type(_linspace))
+_COMPOSED: dict[Any, Callable[..., Any]] = {
+    torch.linspace: _linspace, torch.logspace: _logspace, torch.triu_indices: _triangle(torch.triu), torch.tril_indices: _triangle(torch.tril),
+    F.max_pool1d: _max_pool1d, torch.max_pool1d: _max_pool1d,
+}
