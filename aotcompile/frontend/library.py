@@ -28,7 +28,7 @@ def is_library_module(name: str | None) -> bool:
     if not name:
         return False
     root = name.partition(".")[0]
-    if root in ("torch", "builtins") or root in sys.builtin_module_names:
+    if root in ("torch", "builtins", "aotcompile") or root in sys.builtin_module_names:
         return True
     module = sys.modules.get(root)
     file = getattr(module, "__file__", None)

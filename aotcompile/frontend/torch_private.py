@@ -14,6 +14,8 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._functorch.predispatch import lazy_load_decompositions
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch._guards import Source
+from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
+from torch._higher_order_ops.utils import _maybe_compile_and_run_fn as compile_and_run
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -32,9 +34,9 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
     "FakeTensor", "FakeTensorMode", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "WatchedShapeEnv",
-    "always_holds", "compiling", "forget_guards", "is_data_dependent", "is_parameter", "is_stand_in", "known", "load_batching_rules", "new_fake_mode",
-    "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
-    "symbolic_dispatch", "unset_fake_temporarily",
+    "always_holds", "associative_scan_op", "compile_and_run", "compiling", "forget_guards", "generic_associative_scan", "is_data_dependent",
+    "is_parameter", "is_stand_in", "known", "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms",
+    "reads_fake_memory", "same_size", "size_hint", "symbol_expression", "symbolic_dispatch", "unset_fake_temporarily",
 ]
 
 

@@ -21,6 +21,7 @@ from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.pipeline.retarget import devices_of, for_device
 from aotcompile.pipeline.variants import BuiltVariant, build_variant
 from aotcompile.runtime.twins.bytecode_twin import code_objects
+from aotcompile.runtime.twins.control_flow import plain_form
 from aotcompile.runtime.digest import code_digest
 
 
@@ -73,7 +74,7 @@ def analyze(groups: Sequence[EntryGroup], *, run: bool) -> Analysis:
             calls.append(EntryCalls(group.function, source, group.situations))
     results: tuple[FunctionResult, ...] = ()
     if calls:
-        frontend = Frontend(calls, Tools(code_digest, nodes_of, code_objects))
+        frontend = Frontend(calls, Tools(code_digest, nodes_of, code_objects, plain_form))
         results = frontend.analyze(run=run).functions
         digests = {(key[0], key[1]): key[2] for key in frontend.keys()}
     return Analysis(FrontendResult((*results, *extra)), digests, time.perf_counter() - start)

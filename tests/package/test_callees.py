@@ -100,3 +100,35 @@ def test_a_damaged_callee_runs_eagerly(write_package: Callable[[dict[str, str]],
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(aotcompile.__file__).parent.parent)}
+
+
+CONTROL_FLOW = '''
+import aotcompile
+import torch
+
+
+@aotcompile.entry(inputs=("f32[4]",))
+def use(x):
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x * 2,)) + 1
+'''
+USE_CONTROL_FLOW = '''
+import sys
+import torch
+import aotcompile.runtime as runtime
+from generated.user import model
+
+before = set(sys.modules)
+for x in (torch.ones(4), -torch.ones(4)):
+    print(torch.allclose(model.use(x), (x * 2).sin() + 1 if x.sum() > 0 else (x * 2).cos() + 1))
+print(sum(region.hits for region in runtime.report().regions), sum(region.misses for region in runtime.report().regions))
+print([name for name in sys.modules if name not in before and name.startswith("torch._dynamo")])
+'''
+
+
+def test_sides_of_a_control_flow_operator_are_regions(write_package: Callable[[dict[str, str]], Path]) -> None:
+    """And nothing starts torch.compile in production, as torch.cond does by itself."""
+    folder = write_package({"user/__init__.py": "", "user/model.py": CONTROL_FLOW, "use.py": USE_CONTROL_FLOW})
+    aotcompile.build("user", backend="eager")
+    run = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, env=_environment())
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split("\n")[:4] == ["True", "True", "6 0", "[]"]

@@ -75,11 +75,13 @@ class Captured:
 
 
 class Capture:
-    """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in)."""
+    """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
+    control flow operator of torch's stands for (the runtime's, handed in)."""
 
     def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
                  nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
-                 origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None) -> None:
+                 origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None,
+                 plain_form: Callable[[Any], Any] = lambda function: function) -> None:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
         self._dynamic_numbers = numbers or DynamicNumbers()
         self.fake_mode = new_fake_mode()
@@ -87,7 +89,7 @@ class Capture:
         self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
                                       lambda: self.interpreter.call_chain())
         self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span())
-        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols)
+        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols, plain_form)
         self.interpreter.origin = origin
         self._fakes: dict[int, FakeTensor] = {}
         self._inputs: list[tuple[Any, Path, Any]] = []            # (real, path, stand-in)

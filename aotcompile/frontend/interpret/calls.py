@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Python functions of torch that are interpreted, because they read the user's objects; all others run natively and their tensor calls are recorded.
 _INTERPRETED_TORCH = ("torch.nn.modules", "torch.nn.utils.parametrize", "torch.nn.utils.parametrizations", "torch.nn.parameter",
-                      "torch.nn.utils.stateless", "torch.nn.utils._named_member_accessor",
+                      "torch.nn.utils.stateless", "torch.nn.utils._named_member_accessor", "torch._higher_order_ops.associative_scan",
                       "torch.utils._contextlib", "torch.utils.checkpoint", "torch.nn.attention", "torch.distributions", "torch.nn.init")
 _NATIVE_MODULES = {
     "builtins", "_operator", "operator", "math", "itertools", "_collections", "collections", "_functools", "functools", "_abc", "cmath", "_struct",
@@ -105,6 +105,9 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
         return _constant_result(i, function, arguments, keywords)
     if SKIP_ATTRIBUTE in function.__dict__:
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
+    plain = i.plain_form(function)
+    if plain is not function:
+        return i.run_function(plain, arguments, keywords)
     if transforms.is_transform(function):
         return transforms.call(i, function, arguments, keywords)
     module = function.__module__ or ""

@@ -41,8 +41,10 @@ class BreakPoint:
 class Interpreter:
     """Interprets functions for one capture. ``home`` is the region's function: its module's globals are the region's globals."""
 
-    def __init__(self, home: types.FunctionType, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable) -> None:
+    def __init__(self, home: types.FunctionType, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable,
+                 plain_form: Callable[[Any], Any]) -> None:
         self.home, self.outside, self.recorder, self.symbols = home, outside, recorder, symbols
+        self.plain_form = plain_form
         self.handlers = HANDLERS
         self.version = sys.version_info[:2]
         self.null_after_callable = self.version >= (3, 13)

@@ -24,7 +24,7 @@ from aotcompile.frontend.capture import custom_function
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.interpret.copying import deep_copy
-from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.frontend.torch_private import FakeTensor, associative_scan_op, compile_and_run, generic_associative_scan
 from aotcompile.ir.guards import constant_json
 from aotcompile.ir.paths import Path
 
@@ -439,12 +439,15 @@ def _signature(i: "Interpreter", function: Any, **keywords: Any) -> Any:
     return i.plain(inspect.signature, function, **keywords)
 
 
-@lookaside(torch.cond)
-def _cond(i: "Interpreter", condition: Any, if_true: Any, if_false: Any, operands: Any = ()) -> Any:
-    """A condition that is known chooses now."""
-    if isinstance(condition, torch.Tensor):
-        raise GraphBreak("AOT202", "torch.cond on a tensor's value", "An if statement has both of its sides compiled.")
-    return i.call(if_true if i.truth(condition) else if_false, tuple(i.native(tuple, (i.iterate(operands),), {})), {})
+@lookaside(compile_and_run)
+def _compile_and_run(i: "Interpreter", function: Any, *arguments: Any) -> Any:
+    return i.call(function, arguments, {})
+
+
+@lookaside(associative_scan_op)
+def _associative_scan(i: "Interpreter", function: Any, leaves: Any, additional_inputs: Any) -> Any:
+    """torch's own algorithm, in as many steps as the length has binary digits."""
+    return i.call(generic_associative_scan, (function, leaves), {"additional_inputs": additional_inputs})
 
 
 if isinstance(torch.autograd.Function.apply, types.MethodType):

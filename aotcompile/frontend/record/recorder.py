@@ -93,11 +93,13 @@ class FoundException:
 
 @dataclass
 class Tools:
-    """What recording needs from other stages: the runtime's code digest and reading of split bytecode, and the graph stage's node encoding."""
+    """What recording needs from other stages: the runtime's code digest, reading of split bytecode and forms of control flow operators, and the graph
+    stage's node encoding."""
 
     digest: Callable[[types.CodeType], str]
     nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]]
     code_objects: Callable[[str, types.CodeType], Mapping[str, types.CodeType]]        # of split bytecode, from its text
+    plain_form: Callable[[Any], Any]                                                   # what stands for `torch.cond` and the like
 
 
 @dataclass
@@ -114,6 +116,7 @@ class Recording:
     shapes: dict[tuple[Key, str], dict[tuple[str, torch.dtype, int], list[set[int]]]] = field(default_factory=dict)
     seen_numbers: dict[tuple[Key, str, str, type], int | float] = field(default_factory=dict)
     branches: Branches = field(default_factory=Branches)
+    given: tuple[Any, ...] = ()                     # the functions given to the control flow operators around
     data: set[tuple[Key, Origin]] = field(default_factory=set)         # numbers that regions gave and that depend on tensors
     codes: dict[tuple[Key, types.CodeType], TwinCode | BytecodeTwinCode] = field(default_factory=dict)
     twins: dict[int, tuple[types.FunctionType, types.FunctionType]] = field(default_factory=dict)
@@ -154,7 +157,7 @@ class Recording:
             return RecordingStub(self, key, split, regions[name].index, regions[name].identity, eager)
 
         def explore(number: int, value: Any) -> bool:
-            return self.branches.side((site, number), value, self._is_data(key, code, number, value))
+            return self.branches.side((site, number, self.given), value, self._is_data(key, code, number, value))
 
         twin = make_twin(code, function, stub, self.direct, explore)
         self.twins[id(function)] = (function, twin)
@@ -176,7 +179,9 @@ class Recording:
     def direct(self, function: Any) -> Any:
         """What a ``_call_<N>`` site calls: the twin where there is one."""
         if isinstance(function, types.FunctionType):
-            return self.twin(function) or function
+            plain = self.tools.plain_form(function)
+            twin = self.twin(plain) or plain
+            return twin if plain is function else self._noting_functions(twin)
         if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             twin = self.twin(function.__func__)
             return types.MethodType(twin, function.__self__) if twin else function
@@ -186,6 +191,19 @@ class Recording:
             twin = self.twin(forward) if isinstance(forward, types.FunctionType) else None
             return types.MethodType(twin, function) if twin else function
         return function
+
+
+    def _noting_functions(self, twin: types.FunctionType) -> Callable[..., Any]:
+        """``twin``, a control flow operator's, whose branches are others for other functions given."""
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            outer = self.given
+            self.given = (outer, *(id(getattr(each, "__code__", each))
+                                   for each in (*arguments, *keywords.values()) if callable(each) and not isinstance(each, torch.Tensor)))
+            try:
+                return twin(*arguments, **keywords)
+            finally:
+                self.given = outer
+        return call
 
 
 class RecordingStub:
@@ -228,7 +246,7 @@ class RecordingStub:
         source = recording.sources[original_code(recording, self)]
         origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
         outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
-                          recording.numbers).run(arguments)
+                          recording.numbers, recording.tools.plain_form).run(arguments)
         if isinstance(outcome, BreakFound):
             for record in break_records(recording, outcome, self):
                 recording.send(record)

@@ -30,6 +30,7 @@ import torch
 from aotcompile.runtime import digest, reporting
 from aotcompile.runtime.twins.assemble import assemble
 from aotcompile.runtime.twins.bytecode_twin import code_objects
+from aotcompile.runtime.twins.control_flow import plain_form
 from aotcompile.runtime.guards import ORIGINAL_CLASS
 from aotcompile.runtime.loader import Package, Refused, make_region
 from aotcompile.runtime.state import calls_forward_only
@@ -186,6 +187,7 @@ class TwinMaker:
         """What to call in place of ``function``."""
         kind = type(function)
         if kind is FunctionType:
+            function = plain_form(function)
             return self.twin(function) or function
         if kind is MethodType:
             twin = self.twin(function.__func__) if type(function.__func__) is FunctionType else None

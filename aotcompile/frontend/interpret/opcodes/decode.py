@@ -73,10 +73,20 @@ def decode(code: CodeType) -> Decoded:
                 argument = argument.name
             elif isinstance(argument, tuple) and any(isinstance(a, (bytecode.CellVar, bytecode.FreeVar)) for a in argument):
                 argument = tuple(getattr(a, "name", a) for a in argument)
-            instructions.append(Instruction(item.name, argument, _position(item.location)))
+            position = _position(item.location)
+            instructions.append(Instruction(item.name, argument, _tested(position, instructions) if item.name.startswith("POP_JUMP") else position))
             block = open_blocks[-1] if open_blocks else None
             handlers.append(Handler(labels[id(block.target)], _depth(block), block.push_lasti) if block else None)
     return Decoded(tuple(instructions), tuple(handlers))
+
+
+def _tested(position: Position, before: list[Instruction]) -> Position:
+    """Where the value is computed that a conditional jump tests. CPython 3.11 gives such a jump the position of the whole ``if`` statement."""
+    values = [instruction for instruction in before[-2:] if not instruction.name.startswith("STORE_")]      # a walrus stores a copy
+    tested = values[-1].position if values else position
+    inside = (position.line, position.column) <= (tested.line, tested.column) \
+        and (tested.end_line, tested.end_column) <= (position.end_line, position.end_column)
+    return tested if tested.line and inside else position
 
 
 def _depth(block: bytecode.TryBegin) -> int:

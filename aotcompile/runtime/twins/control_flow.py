@@ -1,0 +1,87 @@
+"""torch's control flow operators as the ordinary Python they stand for.
+
+    torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))     ->      if x.sum() > 0: return torch.sin(x)
+                                                                    return torch.cos(x)
+
+Called on tensors, torch's own would start torch.compile. These can be interpreted like any function, and split like any function of another package:
+a region for each side of a branch, a loop that stays a loop and whose condition and body are regions.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
+    """`torch.cond`."""
+    if pred:
+        return true_fn(*operands)
+    return false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
+    """``torch._higher_order_ops.while_loop``. What is returned is no tensor that was given."""
+    carried = tuple(_pytree.tree_map_only(torch.Tensor, torch.clone, value) for value in carried_inputs)
+    while cond_fn(*carried):
+        carried = body_fn(*carried)
+    return carried
+
+
+def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:                # noqa: A001 - torch's name
+    """``torch._higher_order_ops.map``: ``f`` of each slice along dimension 0, stacked. Raises RuntimeError where there is none."""
+    leaves, structure = _pytree.tree_flatten(xs)
+    if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {leaves}.")
+    length = leaves[0].shape[0]
+    if length == 0:
+        raise RuntimeError("Leading dimensions of mapped xs cannot be 0.")
+    if any(leaf.shape[0] != length for leaf in leaves):
+        raise RuntimeError(f"Leading dimensions of mapped xs must be consistent. Got shapes {[leaf.shape for leaf in leaves]}.")
+    results = []
+    for index in range(length):
+        results.append(f(_pytree.tree_unflatten([leaf.select(0, index) for leaf in leaves], structure), *args))
+    return _stacked(results, 0)
+
+
+def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
+    """``torch._higher_order_ops.scan``: (what is carried at the end, the outputs stacked along ``dim``). Raises RuntimeError for an empty ``dim``."""
+    leaves, structure = _pytree.tree_flatten(xs)
+    if not leaves:
+        return init, []
+    axis = dim if dim >= 0 else dim + leaves[0].ndim
+    if any(leaf.ndim <= axis for leaf in leaves) or any(leaf.shape[axis] == 0 for leaf in leaves):
+        raise RuntimeError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
+    carry, results, length = init, [], leaves[0].shape[axis]
+    for step in range(length):
+        index = length - 1 - step if reverse else step
+        carry, result = combine_fn(carry, _pytree.tree_unflatten([leaf.select(axis, index) for leaf in leaves], structure))
+        results.append(result)
+    return carry, _stacked(results[::-1] if reverse else results, axis)
+
+
+def _stacked(results: list[Any], axis: int) -> Any:
+    """Equal structures of tensors as one structure of stacked tensors; ``axis`` 0 for those that have fewer dimensions."""
+    structure = _pytree.tree_structure(results[0])
+    leaves = [_pytree.tree_leaves(result) for result in results]
+    stacked = []
+    for number, first in enumerate(leaves[0]):
+        if isinstance(first, torch.Tensor):
+            stacked.append(torch.stack([each[number] for each in leaves], axis if axis <= first.ndim else 0))
+        else:
+            stacked.append(first)
+    return _pytree.tree_unflatten(stacked, structure)
+
+
+_TORCHS = {torch._higher_order_ops.cond: cond, torch._higher_order_ops.while_loop: while_loop, torch._higher_order_ops.map: map,
+           torch._higher_order_ops.scan: scan}
+
+
+def plain_form(function: Any) -> Any:
+    """The function of this module that stands for one of torch's; any other function itself."""
+    return _TORCHS.get(function, function)
+
+
+__all__ = ["cond", "map", "plain_form", "scan", "while_loop"]
