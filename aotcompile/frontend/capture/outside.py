@@ -75,6 +75,11 @@ class Outside:
     def path_of(self, value: object) -> Path | None:
         return self.paths.get(id(value))
 
+    def classes(self) -> list[type]:
+        """The classes from outside seen so far: themselves, or as types of objects."""
+        found = {id(cls): cls for value in self._kept.values() for cls in (value if isinstance(value, type) else type(value),)}
+        return list(found.values())
+
     def class_paths(self) -> dict[int, Path]:
         """Where each class was found: itself, or through an object of it."""
         found = {id(value): self.paths[id(value)] for value in self._kept.values() if isinstance(value, type) and id(value) in self.paths}
@@ -104,9 +109,11 @@ class Outside:
         """The stand-in for ``value``, found at ``path``; records what must hold for it to be the same next time.
 
         Raises GraphBreak for what has no stand-in (tensor subclasses)."""
+        kind = type(value)
+        if _claims_a_class(kind):
+            raise GraphBreak("AOT211", f"a {kind.__qualname__} comes in, whose __class__ is computed")
         if isinstance(value, torch.Tensor):
             return self._tensor(value, path)
-        kind = type(value)
         if kind is int or kind is float:
             return self._number(value, path)
         if kind in CONSTANT_TYPES or isinstance(value, (enum.Enum, torch.Size)):
@@ -313,6 +320,11 @@ class Outside:
                 changed.append((container, shadow, snapshot))
         return changed
 
+    def changes(self) -> tuple[int, ...]:
+        """A measure of what the region has changed outside so far: it differs after a change."""
+        contents = (shadow.values() if isinstance(shadow, MAPPINGS) else shadow for _, shadow, _ in self.changed_containers())
+        return (len(self.effects), sum(map(len, self.pending.values())), *(number for each in contents for number in (len(each), *map(id, each))))
+
     def distinct(self) -> list[tuple[Path, list[Path]]]:
         """Changed objects, each with those of its type that must not be the same object; only where one of the two is an argument itself."""
         changed = {id(owner): owner for _, owner, _, _ in self.effects} | {key: self._kept[key] for key in self.pending}
@@ -377,6 +389,12 @@ def _same_content(shadow: Any, snapshot: Any) -> bool:
     if isinstance(shadow, set):
         return shadow == snapshot
     return len(shadow) == len(snapshot) and all(a is b for a, b in zip(shadow, snapshot))
+
+
+@functools.cache
+def _claims_a_class(kind: type) -> bool:
+    """Whether ``isinstance`` may be told another class than the objects' own: proxies and mocks do that."""
+    return next(base for base in kind.__mro__ if "__class__" in base.__dict__) is not object
 
 
 @functools.cache

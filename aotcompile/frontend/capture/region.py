@@ -74,6 +74,9 @@ class Captured:
     notes: tuple[Diagnostic, ...] = ()
 
 
+_STORES = {"attribute": "STORE_ATTR", "global": "STORE_GLOBAL", "item": "STORE_SUBSCR"}
+
+
 class Capture:
     """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
     control flow operator of torch's stands for (the runtime's, handed in)."""
@@ -178,16 +181,17 @@ class Capture:
         return within_argument and self._dynamic_numbers.has(value)
 
     def _is_written(self, path: Path) -> bool:
-        """Whether the function that reads an attribute or a global writes it as well."""
+        """Whether the function that reads an attribute, a global or an item with a constant key writes it as well."""
         frame = self.interpreter.frame
-        if frame is None or not (path.root[0] == "global" and not path.steps or path.steps and path.steps[-1][0] == "attribute"):
+        kind, name = path.steps[-1] if path.steps and len(path.steps[-1]) == 2 else path.root if not path.steps else ("", "")
+        if frame is None or kind not in _STORES:
             return False
         code = frame.code
         if code not in self._stored_names:
-            self._stored_names[code] = frozenset(
-                (i.opname, i.argval) for i in dis.get_instructions(code) if i.opname in ("STORE_ATTR", "STORE_GLOBAL"))
-        stored = ("STORE_ATTR", path.steps[-1][1]) if path.steps else ("STORE_GLOBAL", path.root[1])
-        return stored in self._stored_names[code]
+            self._stored_names[code] = frozenset((i.opname, i.argval) for i in dis.get_instructions(code) if i.opname in _STORES.values())
+        if kind == "item":
+            return ("STORE_SUBSCR", None) in self._stored_names[code] and any(type(name) is type(each) and name == each for each in code.co_consts)
+        return (_STORES[kind], name) in self._stored_names[code]
 
     # ---- the run ------------------------------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from aotcompile.frontend.interpret.classes import class_value
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.outside import DELETED, MAPPINGS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
@@ -174,7 +175,7 @@ def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: 
         return types.MethodType(found, owner)      # with the class that defines it, which the bound C method does not tell
     getter = static_lookup(type(found), "__get__")
     if getter is _MISSING:
-        return i.outside.read(found, path.attribute(name)) if path is not None else found
+        return i.outside.read(found, path.attribute(name)) if path is not None else class_value(i, cls, name, found)
     if isinstance(getter, types.FunctionType):
         return i.call(getter, (found, owner, cls), {})
     return i.plain(getattr, owner, name)
@@ -220,10 +221,7 @@ def _class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None
     if isinstance(found, types.FunctionType):
         return found
     value = i.plain(getattr, owner, name)
-    path = path or i.importable(owner)
-    if path is None or is_library_module(owner.__module__):
-        return value
-    return i.outside.read(value, path.attribute(name))
+    return class_value(i, owner, name, value)
 
 
 def _super_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
@@ -239,6 +237,8 @@ def _super_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
                 return types.MethodType(found.__func__, instance if of_class else type(instance))
             if isinstance(found, (types.FunctionType, *_METHODS)) and not of_class:
                 return types.MethodType(found, instance)
+            if static_lookup(type(found), "__get__") is _MISSING:
+                return class_value(i, base, name, found)
             break
     return i.plain(getattr, owner, name)
 

@@ -13,6 +13,7 @@ import torch
 from aotcompile.entry import SKIP_ATTRIBUTE
 from aotcompile.frontend.interpret import logs, lookasides, natives, transforms
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
+from aotcompile.frontend.interpret.classes import function_path
 from aotcompile.frontend.interpret.operations import python_method
 from aotcompile.frontend.capture.outside import CONTAINERS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
@@ -71,12 +72,21 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return i.plain(function, *map(i.outside.whole, arguments), **keywords)  # the recorder is a function mode: it sees the call
     if isinstance(function, functools._lru_cache_wrapper):
-        return call(i, function.__wrapped__, arguments, keywords)
+        return _call_cached(i, function, arguments, keywords)
     method = python_method(function, "__call__")
     if method is not None:
         _read_class_method(i, function, "__call__", method)
         return call(i, method, (function, *arguments), keywords)
     return _call_native(i, function, arguments, keywords)
+
+
+def _call_cached(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A function whose results are remembered (``functools.lru_cache``) is computed again, which nobody notices unless it has effects."""
+    before = i.outside.changes()
+    result = call(i, function.__wrapped__, arguments, keywords)
+    if i.outside.changes() != before:
+        raise GraphBreak("AOT208", f"{function.__qualname__} remembers its results and has effects, once for each")
+    return result
 
 
 def _read_class_method(i: "Interpreter", owner: Any, name: str, method: types.FunctionType) -> None:
@@ -192,7 +202,7 @@ def bind(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, .
     code = function.__code__
     names = code.co_varnames
     positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
-    path = i.outside.path_of(function) if id(function) not in i.made_functions else None
+    path = function_path(i, function) if function.__defaults__ or function.__kwdefaults__ else None
     local: dict[str, Any] = dict(zip(names[:positional], arguments))
     extra = arguments[positional:]
     rest = dict(keywords)

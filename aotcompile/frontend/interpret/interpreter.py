@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable
 import torch
 
 from aotcompile.base.span import Span
-from aotcompile.frontend.interpret import attributes, calls, operations
+from aotcompile.frontend.interpret import attributes, calls, classes, operations
 from aotcompile.frontend.interpret.frame import Frame, InterpretedGenerator
 from aotcompile.frontend.interpret.opcodes import data, flow  # noqa: F401  (they register their opcodes)
 from aotcompile.frontend.interpret.opcodes.table import HANDLERS
@@ -52,6 +52,7 @@ class Interpreter:
         self.break_chain: list[BreakPoint] | None = None
         self.raised: tuple[BaseException | None, list[BreakPoint]] = (None, [])
         self.made_functions: dict[int, types.FunctionType] = {}
+        self.without_path: dict[int, types.FunctionType] = {}          # functions from outside that nothing leads to
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
         self.steps = 0
         self.depth = 0
@@ -235,15 +236,14 @@ class Interpreter:
                 return content
             if frame.function is self.home:
                 return self.outside.read(content, Path(("closure", name)))
-            path = self.outside.path_of(frame.function)
-            if path is not None and id(frame.function) not in self.made_functions:
+            path = classes.function_path(self, frame.function)
+            if path is not None:
                 return self.outside.read(content, path.then("cell", frame.code.co_freevars.index(name)))
         return content
 
     def write_cell(self, frame: Frame, name: str, value: Any) -> None:
         cell = frame.cells[name]
-        if name in frame.code.co_freevars and id(frame.function) not in self.made_functions and (
-                frame.function is self.home or self.outside.path_of(frame.function)):
+        if name in frame.code.co_freevars and (frame.function is self.home or classes.function_path(self, frame.function)):
             raise GraphBreak("AOT208", f"nonlocal {name} is assigned", kind="statement")
         cell.cell_contents = value
 

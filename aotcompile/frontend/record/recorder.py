@@ -285,7 +285,7 @@ class RecordingStub:
 
 def _direct(name: str, value: Any, kind: type | tuple[type, ...]) -> list[tuple[str, Any]]:
     """Tensors or numbers (``kind``) among a region's arguments, also in lists, tuples and dicts given directly."""
-    if isinstance(value, kind) and type(value) is not bool:
+    if issubclass(type(value), kind) and type(value) is not bool:
         return [(name, value)]
     items = value if type(value) in (tuple, list) else value.values() if type(value) is dict else ()
     return [found for index, item in enumerate(items) for found in _direct(f"{name}_{index}", item, kind)]

@@ -1,0 +1,226 @@
+"""What a class from outside holds, reached through instances that are made in the region, through ``super()`` and through decorators."""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+
+import aotcompile
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def compiled(function: Any, *arguments: Any) -> Any:
+    return aotcompile.compile(function, example_inputs=(arguments, {}), backend="eager")
+
+
+def hits(function: Any) -> int:
+    return sum(region.hits for region in aotcompile.info(function).report().regions)
+
+
+@pytest.mark.parametrize("kind", ["item", "append"])
+def test_method_of_a_local_class_changes_what_its_closure_holds(kind: str) -> None:
+    state: Any = {"n": 0} if kind == "item" else []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        class Helper:
+            def touch(self) -> None:
+                if kind == "item":
+                    state["n"] += 1
+                else:
+                    state.append(tuple(x.shape))
+
+        helper = Helper()
+        helper.touch()
+        helper.touch()
+        return x + 1
+
+    made = compiled(f, torch.ones(2))
+    for calls in (1, 2):
+        torch.testing.assert_close(made(torch.ones(2)), torch.full((2,), 2.0))
+        assert state == ({"n": 2 * calls} if kind == "item" else [(2,)] * 2 * calls)
+    assert hits(made)
+
+
+def test_method_of_a_local_class_assigns_a_nonlocal() -> None:
+    count = 0
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        class Helper:
+            def touch(self) -> None:
+                nonlocal count
+                count += 1
+
+        Helper().touch()
+        return x + count
+
+    made = compiled(f, torch.ones(2))
+    for calls in (1, 2):
+        torch.testing.assert_close(made(torch.ones(2)), torch.ones(2) + calls)
+        assert count == calls
+
+
+def counted(function: Any) -> Any:
+    calls = 0
+    seen: list[int] = []
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        seen.append(calls)
+        return function(*arguments)
+
+    wrapper.seen = seen                                      # type: ignore[attr-defined]
+    return wrapper
+
+
+def noted(function: Any) -> Any:
+    seen: list[int] = []
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any) -> Any:
+        seen.append(len(seen))
+        return function(*arguments)
+
+    wrapper.seen = seen                                      # type: ignore[attr-defined]
+    return wrapper
+
+
+class Base:
+    made: list[str] = []
+    factor = 2
+
+    @noted
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+    @counted
+    def count(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    def remember(self, x: torch.Tensor, seen: list[int] = []) -> int:            # noqa: B006 - a default that is shared is what is tested
+        seen.append(len(seen))
+        return len(seen)
+
+    @property
+    @noted
+    def doubled(self) -> int:
+        return self.factor * 2
+
+
+class Derived(Base):
+    def __init__(self) -> None:
+        self.made.append(type(self).__name__)
+
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        super().made.append("super")
+        return super().apply(x) + super().count(x) + self.remember(x) + self.doubled
+
+
+def through_new_instance(x: torch.Tensor) -> torch.Tensor:
+    return Derived().apply(x)
+
+
+def test_class_state_is_changed_at_every_call() -> None:
+    x = torch.ones(2)
+
+    def state() -> list[Any]:
+        doubled = Base.__dict__["doubled"].fget
+        return [list(Base.made), list(Base.apply.seen), list(Base.count.seen), list(Base.remember.__defaults__[0]), list(doubled.seen)]
+
+    def cleared() -> None:
+        for each in (Base.made, Base.apply.seen, Base.remember.__defaults__[0], Base.__dict__["doubled"].fget.seen):
+            each.clear()
+
+    cleared()
+    want = [through_new_instance(x), through_new_instance(x)]
+    wanted = state()
+    cleared()
+    before = len(Base.count.seen)
+    made = compiled(through_new_instance, x)
+    assert [len(each) for each in state()] == [0, 0, before, 0, 0]                # building changes nothing
+    got = [made(x), made(x)]
+    torch.testing.assert_close(got, want)
+    found = state()
+    assert [found[k] for k in (0, 1, 3, 4)] == [wanted[k] for k in (0, 1, 3, 4)]
+    assert len(found[2]) == before + 2
+
+
+def test_class_attribute_of_a_new_instance_is_guarded() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return Plain().apply(x)
+
+    made = compiled(f, torch.ones(2))
+    torch.testing.assert_close(made(torch.ones(2)), torch.ones(2) * 3)
+    Plain.factor = 5
+    try:
+        torch.testing.assert_close(made(torch.ones(2)), torch.ones(2) * 5)
+    finally:
+        del Plain.factor
+
+
+class Parent:
+    factor = 3
+
+
+class Plain(Parent):
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+asked: list[int] = []
+
+
+@functools.cache
+def table(count: int) -> tuple[int, ...]:
+    asked.append(count)
+    return tuple(range(count))
+
+
+def test_a_cached_function_has_its_effects_once() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + len(table(3)) + len(table(3))
+
+    made = compiled(f, torch.ones(2))
+    table.cache_clear()
+    asked.clear()
+    for _ in range(2):
+        torch.testing.assert_close(made(torch.ones(2)), torch.full((2,), 8.0))
+    assert asked == [3]
+
+
+def test_a_counter_in_a_dict_is_data() -> None:
+    state = {"step": 0}
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        state["step"] += 1
+        return x * state["step"]
+
+    made = compiled(f, torch.ones(2))
+    for step in (1, 2, 3):
+        torch.testing.assert_close(made(torch.ones(2)), torch.full((2,), float(step)))
+    assert hits(made) == 3
+
+
+class Pretender:
+    scale = 2.0
+
+    @property
+    def __class__(self) -> Any:                                          # type: ignore[override]
+        return torch.Tensor
+
+
+def test_an_object_that_claims_another_class() -> None:
+    pretender = Pretender()
+
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, bool]:
+        y = x.sin() + 1
+        return y * pretender.scale, isinstance(pretender, torch.Tensor)
+
+    made = compiled(f, torch.ones(2))
+    result, answer = made(torch.ones(2))
+    torch.testing.assert_close(result, f(torch.ones(2))[0])
+    assert answer
