@@ -34,9 +34,10 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
     "FakeTensor", "FakeTensorMode", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "WatchedShapeEnv",
-    "always_holds", "associative_scan_op", "compile_and_run", "compiling", "forget_guards", "generic_associative_scan", "is_data_dependent",
-    "is_parameter", "is_stand_in", "known", "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms",
-    "reads_fake_memory", "same_size", "size_hint", "symbol_expression", "symbolic_dispatch", "unset_fake_temporarily",
+    "always_holds", "associative_scan_op", "compile_and_run", "compiling", "empty_fake", "forget_guards", "generic_associative_scan",
+    "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known", "load_batching_rules", "new_fake_mode",
+    "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
+    "symbolic_dispatch", "unset_fake_temporarily", "was_view",
 ]
 
 
@@ -194,6 +195,26 @@ def same_size(first: Any, second: Any) -> bool:
         found = [size.replace(Max, lambda *parts: parts[1] if len(parts) == 2 and parts[0] == 1 else Max(*parts)) for size in both]
         return bool(found[0] == found[1])
     return not isinstance(first == second, torch.SymBool) or bool(first == second)
+
+
+def empty_fake(mode: FakeTensorMode, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> FakeTensor:
+    """``torch.empty_strided`` in the mode, without going through its dispatch."""
+    return FakeTensor(mode, torch.empty_strided(sizes, strides, dtype=dtype, device="meta"), device)
+
+
+def was_view(fake: FakeTensor) -> None:
+    """Remember that the operator gives a view of something that nobody else has (linear of a 3-d tensor: of the matrix product)."""
+    fake._was_view = True  # type: ignore[attr-defined]
+
+
+def is_view_unseen(fake: object) -> bool:
+    """Whether the tensor is a view in eager, of a base that is not there."""
+    return getattr(fake, "_was_view", False)
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func, or a mode that sees operators, is running."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch._C._len_torch_dispatch_stack() > 0
 
 
 def reads_fake_memory(error: RuntimeError) -> bool:

@@ -15,6 +15,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.capture.composed import composed
+from aotcompile.frontend.capture.repeated import RepeatedResults
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
 from aotcompile.frontend.capture.transforms import TransformRecorder
@@ -25,6 +26,7 @@ from aotcompile.frontend.torch_private import (
     FakeTensor,
     FakeTensorMode,
     is_data_dependent,
+    is_view_unseen,
     reads_fake_memory,
     same_size,
     symbolic_dispatch,
@@ -73,6 +75,7 @@ class GraphRecorder(TorchFunctionMode):
         self.graph = torch.fx.Graph()
         self.fake_mode, self.symbols, self._place, self._chain = mode, symbols, place, chain
         self._nodes: dict[int, tuple[FakeTensor, torch.fx.Node]] = {}
+        self._repeated = RepeatedResults(mode)
         self.operator_count = 0
         self.transforms = TransformRecorder(self)
         self._symbol_nodes: dict[str, torch.fx.Node] = {}
@@ -98,6 +101,8 @@ class GraphRecorder(TorchFunctionMode):
             raise value_needed(READS_VALUE[function])
         if function in NOT_IN_GRAPH:
             raise GraphBreak("AOT205", f"{NOT_IN_GRAPH[function]} is not part of a graph")
+        if function is _T._is_view and is_view_unseen(arguments[0]):
+            return True
         if function is _T.__iter__:
             return iter(torch.unbind(arguments[0], 0))
         name = getattr(function, "__name__", "")
@@ -151,7 +156,7 @@ class GraphRecorder(TorchFunctionMode):
         name = _property_name(function)
         if name in ("grad", "grad_fn", "_base", "names"):
             value = function(*arguments)
-            if value is None and name != "grad":
+            if value is None and name != "grad" and not (name == "_base" and is_view_unseen(arguments[0])):
                 return None
             raise GraphBreak("AOT205", f"a tensor's .{name} is read")
         if name == "requires_grad":
@@ -203,7 +208,7 @@ class GraphRecorder(TorchFunctionMode):
         if _base_name(function) not in _ARITHMETIC:
             arguments = self.symbols.fix_numbers(arguments)
             keywords = self.symbols.fix_numbers(keywords)
-        return self._record(function, arguments, keywords, run=lambda: function(*arguments, **keywords))
+        return self._record(function, arguments, keywords, lambda: function(*arguments, **keywords), may_repeat=True)
 
     def call_opaque(self, function: Any, arguments: tuple[Any, ...], run: Callable[..., Any]) -> Any:
         """One node for ``function``, whatever ``run`` (which does the same) calls inside."""
@@ -240,7 +245,7 @@ class GraphRecorder(TorchFunctionMode):
             self.symbols.item(result, next(iter(reversed(self.graph.nodes))), self._chain(), what)
         return result
 
-    def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any]) -> Any:
+    def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any], may_repeat: bool = False) -> Any:
         method = _method_name(function)
         operation, target, node_arguments = ("call_function", function, arguments) if method is None else ("call_method", method, arguments)
         try:
@@ -251,9 +256,9 @@ class GraphRecorder(TorchFunctionMode):
             raise internal_error(error) from error
         name = _base_name(function)
         mark = self.symbols.begin_operation(name)
+        compute = self._in_mode(run)
         try:
-            with self.fake_mode, symbolic_dispatch() if self.symbols.symbols else nullcontext():
-                result = run()
+            result = self._repeated.run(function, arguments, keywords, bool(self.symbols.symbols), compute) if may_repeat else compute()
         except VALUE_NEEDED:
             raise value_needed(_describe(function)) from None
         except SHAPE_NEEDS_VALUE:
@@ -279,6 +284,12 @@ class GraphRecorder(TorchFunctionMode):
         if any(True for _ in tensors_in(result)) or any(True for _ in tensors_in(arguments)):
             self.operator_count += 1
         return result
+
+    def _in_mode(self, run: Callable[[], Any]) -> Callable[[], Any]:
+        def compute() -> Any:
+            with self.fake_mode, symbolic_dispatch() if self.symbols.symbols else nullcontext():
+                return run()
+        return compute
 
     def _annotate(self, node: torch.fx.Node) -> None:
         node.meta["place"], node.meta["source"] = self._place()
