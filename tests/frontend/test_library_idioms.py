@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import aotcompile
 from aotcompile.frontend.interpret.opcodes import table
@@ -62,6 +63,35 @@ def test_wrapper_and_wrapped_function_are_two() -> None:
     assert hits >= 4 and misses == 0
     names = {region.name.partition(":")[0] for region in aotcompile.info(made).report().regions}
     assert names == {"noisy.<locals>.wrapper", "decorated"}
+
+
+@functools.singledispatch
+def doubled(value: Any) -> Any:
+    raise TypeError(type(value))
+
+
+@doubled.register
+def _(value: torch.Tensor) -> Any:
+    return value * 2
+
+
+@doubled.register(list)
+@doubled.register(tuple)
+def _(value: Any) -> Any:
+    return [doubled(each) for each in value]
+
+
+def test_single_dispatch_chooses_now_and_notices_another_implementation() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return doubled([x, (x + 1, x)])
+
+    x = torch.randn(3)
+    made = compiled(function, x)
+    equal(function, made, x)
+    assert counts(made) == (1, 0, 0)
+    doubled.register(nn.Module, lambda value: value)
+    equal(function, made, x)
+    assert counts(made) == (1, 1, 0)
 
 
 class Twice:

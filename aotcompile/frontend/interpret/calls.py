@@ -115,6 +115,8 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
         return _constant_result(i, function, arguments, keywords)
     if SKIP_ATTRIBUTE in function.__dict__:
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
+    if "registry" in function.__dict__ and function.__code__ is _SINGLE_DISPATCH:
+        return _call_dispatched(i, function, arguments, keywords)
     plain = i.plain_form(function)
     if plain is not function:
         return i.run_function(plain, arguments, keywords)
@@ -133,6 +135,23 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise GraphBreak("AOT210", "async code cannot be part of a graph")
     return i.run_function(function, arguments, keywords)
+
+
+_SINGLE_DISPATCH = functools.singledispatch(len).__code__            # type: ignore[attr-defined]
+
+
+def _call_dispatched(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """`functools.singledispatch`: the implementation for the first argument's class. That no other has been registered since is guarded."""
+    if not arguments:
+        raise UserException(TypeError(f"{getattr(function, '__name__', 'singledispatch function')} requires at least 1 positional argument"))
+    implementation = i.plain(function.dispatch, i.type_of(arguments[0]))
+    path = i.outside.path_of(function)
+    if path is not None:
+        registry = path.attribute("registry")
+        i.outside.guard("length", registry, {"type": "builtins:mappingproxy", "length": len(function.registry)})
+        registered = next(cls for cls, known in function.registry.items() if known is implementation)
+        implementation = i.outside.read(implementation, registry.item(registered))
+    return call(i, implementation, arguments, keywords)
 
 
 def _constant_result(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
