@@ -46,7 +46,7 @@ READS_VALUE = {
 NOT_IN_GRAPH = {
     _T.backward: ".backward()", torch.autograd.backward: "torch.autograd.backward", _T.register_hook: "a tensor hook",
     torch.autograd.grad: "torch.autograd.grad", _T.register_post_accumulate_grad_hook: "a tensor hook", _T.set_: ".set_()", _T.resize_: ".resize_()",
-    _T.retain_grad: ".retain_grad()", _T.share_memory_: ".share_memory_()", _T.pin_memory: ".pin_memory()", torch.compile: "torch.compile",
+    _T.retain_grad: ".retain_grad()", _T.is_inference: ".is_inference()", torch.is_inference: "torch.is_inference", _T.share_memory_: ".share_memory_()", _T.pin_memory: ".pin_memory()", torch.compile: "torch.compile",
     _T.requires_grad_: ".requires_grad_()", _T.detach_: ".detach_()", _T.t_: "a metadata mutation", _T.transpose_: "a metadata mutation",
     _T.squeeze_: "a metadata mutation", _T.unsqueeze_: "a metadata mutation", _T.swapaxes_: "a metadata mutation",
     _T.swapdims_: "a metadata mutation",
@@ -80,6 +80,7 @@ class GraphRecorder(TorchFunctionMode):
         self.transforms = TransformRecorder(self)
         self._symbol_nodes: dict[str, torch.fx.Node] = {}
         self.reads_requires_grad = False
+        self.inference_mode = torch.is_inference_mode_enabled()            # around the region; it is not in effect while one is captured
         self._last_placeholder: torch.fx.Node | None = None
         self._may_start_storage: set[int] = set()
         self._composing = False

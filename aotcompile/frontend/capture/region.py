@@ -197,6 +197,12 @@ class Capture:
 
     def run(self, arguments: tuple[Any, ...]) -> Captured | BreakFound | Refused:
         """Interpret the region on ``arguments`` (real values; they are not touched)."""
+        if not self.recorder.inference_mode:
+            return self._run(arguments)
+        with torch.inference_mode(False), torch.no_grad():          # stand-ins have a version, and inference tensors have none
+            return self._run(arguments)
+
+    def _run(self, arguments: tuple[Any, ...]) -> Captured | BreakFound | Refused:
         names = self.function.__code__.co_varnames[:len(arguments)]
         grad, autocast = torch.is_grad_enabled(), _autocast_state()
         try:

@@ -517,12 +517,22 @@ def construct_torch(i: "Interpreter", cls: type, arguments: tuple[Any, ...], key
     """An object of a torch class: grad-mode switches and the like are made for real; their effect is part of the graph."""
     if cls is torch.Generator:
         raise GraphBreak("AOT205", "a random generator is made")
-    if cls is torch.inference_mode:
-        raise GraphBreak("AOT205", "torch.inference_mode is entered", kind="statement")
     if cls.__module__.startswith(("torch.autograd.grad_mode", "torch.amp", "torch.cpu.amp", "torch.cuda.amp", "torch.backends",
                                   "torch.nn.attention", "torch._C", "torch.types", "torch.utils._python_dispatch")) or issubclass(cls, BaseException):
         return i.plain(cls, *arguments, **keywords)
     raise GraphBreak("AOT205", f"a {cls.__module__}.{cls.__qualname__} is made")
+
+
+@lookaside(torch.inference_mode.__enter__)
+def _enter_inference_mode(i: "Interpreter", context: torch.inference_mode) -> None:
+    """It stays in the program: regions inside run under it, and what they make are inference tensors."""
+    raise GraphBreak("AOT205", "torch.inference_mode is entered", "What it holds is compiled.")
+
+
+@lookaside(torch.is_inference_mode_enabled)
+def _is_inference_mode_enabled(i: "Interpreter") -> bool:
+    i.outside.guard("state", None, {"inference_mode": i.recorder.inference_mode})
+    return i.recorder.inference_mode
 
 
 @lookaside(torch.autocast.__enter__)

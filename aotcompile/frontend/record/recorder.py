@@ -332,7 +332,7 @@ def _never_split(function: types.FunctionType) -> bool:
     """Standard library functions are not split, nor torch's own except its modules."""
     module = function.__module__ or ""
     if module.partition(".")[0] == "torch":
-        return not module.startswith(("torch.nn.modules", "torch.distributions"))
+        return not module.startswith(("torch.nn.modules", "torch.distributions", "torch.utils._contextlib"))
     return is_library_module(module) and module.partition(".")[0] in sys.stdlib_module_names
 
 

@@ -74,19 +74,22 @@ def decode(code: CodeType) -> Decoded:
             elif isinstance(argument, tuple) and any(isinstance(a, (bytecode.CellVar, bytecode.FreeVar)) for a in argument):
                 argument = tuple(getattr(a, "name", a) for a in argument)
             position = _position(item.location)
-            instructions.append(Instruction(item.name, argument, _tested(position, instructions) if item.name.startswith("POP_JUMP") else position))
+            if item.name.startswith(("POP_JUMP", "BEFORE_WITH")):
+                position = _taken(position, instructions)
+            instructions.append(Instruction(item.name, argument, position))
             block = open_blocks[-1] if open_blocks else None
             handlers.append(Handler(labels[id(block.target)], _depth(block), block.push_lasti) if block else None)
     return Decoded(tuple(instructions), tuple(handlers))
 
 
-def _tested(position: Position, before: list[Instruction]) -> Position:
-    """Where the value is computed that a conditional jump tests. CPython 3.11 gives such a jump the position of the whole ``if`` statement."""
+def _taken(position: Position, before: list[Instruction]) -> Position:
+    """Where the value is computed that the next instruction takes: a conditional jump, a ``with`` block. CPython 3.11 gives these the position of
+    the whole statement."""
     values = [instruction for instruction in before[-2:] if not instruction.name.startswith("STORE_")]      # a walrus stores a copy
-    tested = values[-1].position if values else position
-    inside = (position.line, position.column) <= (tested.line, tested.column) \
-        and (tested.end_line, tested.end_column) <= (position.end_line, position.end_column)
-    return tested if tested.line and inside else position
+    value = values[-1].position if values else position
+    inside = (position.line, position.column) <= (value.line, value.column) \
+        and (value.end_line, value.end_column) <= (position.end_line, position.end_column)
+    return value if value.line and inside else position
 
 
 def _depth(block: bytecode.TryBegin) -> int:
