@@ -189,7 +189,7 @@ def test_functional_call_with_gradients_leaves_the_module_as_it_was() -> None:
 
 
 def test_gradients_per_sample() -> None:
-    module = Small()
+    module = Small().double()
 
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (functional_call(module, parameters, (x[None],)) - y).square().mean()
@@ -198,7 +198,7 @@ def test_gradients_per_sample() -> None:
         return vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
 
     given = {name: value.detach() for name, value in module.named_parameters()}
-    x, y = torch.randn(5, 3), torch.randn(5, 2)
+    x, y = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
     made = aotcompile.compile(function, example_inputs=((given, x, y), {}), backend="aot_eager")
     torch.testing.assert_close(made(given, x, y), function(given, x, y))
     assert counts(made) == (1, 0, 0)

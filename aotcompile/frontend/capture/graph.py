@@ -44,9 +44,10 @@ READS_VALUE = {
     _T.__contains__: "in", _T.data_ptr: ".data_ptr()", _T.__dlpack__: "dlpack", _T.storage: ".storage()", _T.untyped_storage: ".untyped_storage()",
 }
 NOT_IN_GRAPH = {
+    _T.is_inference: ".is_inference()", torch.is_inference: "torch.is_inference",
     _T.backward: ".backward()", torch.autograd.backward: "torch.autograd.backward", _T.register_hook: "a tensor hook",
     torch.autograd.grad: "torch.autograd.grad", _T.register_post_accumulate_grad_hook: "a tensor hook", _T.set_: ".set_()", _T.resize_: ".resize_()",
-    _T.retain_grad: ".retain_grad()", _T.is_inference: ".is_inference()", torch.is_inference: "torch.is_inference", _T.share_memory_: ".share_memory_()", _T.pin_memory: ".pin_memory()", torch.compile: "torch.compile",
+    _T.retain_grad: ".retain_grad()", _T.share_memory_: ".share_memory_()", _T.pin_memory: ".pin_memory()", torch.compile: "torch.compile",
     _T.requires_grad_: ".requires_grad_()", _T.detach_: ".detach_()", _T.t_: "a metadata mutation", _T.transpose_: "a metadata mutation",
     _T.squeeze_: "a metadata mutation", _T.unsqueeze_: "a metadata mutation", _T.swapaxes_: "a metadata mutation",
     _T.swapdims_: "a metadata mutation",
