@@ -105,3 +105,58 @@ def test_a_number_that_leaves_is_read_outside() -> None:
     built = aotcompile.compile(function, example_inputs=((X, N), {}))
     assert [found.code for found in aotcompile.info(built).breaks] == ["AOT203"]
     torch.testing.assert_close(built(X + 1, N), function(X + 1, N))
+
+
+def tells(x: torch.Tensor, n: torch.Tensor) -> Any:
+    positive = bool(x.sum() > 0)
+    return x * 2, positive, [(x > n).any().item()], {"equal": bool(n)}
+
+
+def chooses(x: torch.Tensor, n: torch.Tensor) -> Any:
+    flag = (x.sum() > 0).item()
+    y = x * 2
+    return y + 1 if flag and x.shape[0] > 1 else y.exp() if not bool(n) else y - 1
+
+
+def repeats(x: torch.Tensor, n: torch.Tensor) -> Any:
+    rounds = 0
+    while (x.sum() < 200).item() and rounds < 40:
+        x = x + 3
+        rounds += 1
+    return x, rounds
+
+
+def test_a_truth_may_leave_a_region() -> None:
+    built = aotcompile.compile(tells, example_inputs=((X, N), {}), fullgraph=True)
+    for x, number in ((X, 3), (X + 30, 0), (X - 30, 1)):
+        wanted, found = tells(x, torch.tensor(number)), built(x, torch.tensor(number))
+        torch.testing.assert_close(found[0], wanted[0])
+        assert found[1:] == wanted[1:] and type(found[1]) is bool
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 3
+
+
+@pytest.mark.parametrize("function", [chooses, repeats], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dynamic", [None, ({0: "B"}, None)])
+def test_both_sides_of_a_branch_on_a_truth_are_compiled(function: Callable[..., Any], dynamic: Any) -> None:
+    built = aotcompile.compile(function, example_inputs=((X, N), {}), dynamic_shapes=dynamic)
+    for x, number in ((X, 3), (X + 30, 3), (X - 30, 0), (X - 30, 1), *([(X[:2] - 3, 0), (X[:4], 2)] if dynamic else [])):
+        torch.testing.assert_close(built(x, torch.tensor(number)), function(x, torch.tensor(number)))
+    report = aotcompile.info(built).report()
+    assert sum(region.misses for region in report.regions) == 0 and sum(bool(region.hits) for region in report.regions) >= 2
+
+
+def pieces(x: torch.Tensor, n: torch.Tensor) -> Any:
+    first, second = torch.stack([n, n + 2]).tolist()
+    y = x.exp()
+    return [x[first:second], x[second:], y[first:second] + 1]
+
+
+def test_a_number_read_outside_is_data_for_what_follows() -> None:
+    built = aotcompile.compile(pieces, example_inputs=((X, N), {}))
+    for number in (3, 2, 0, 1):
+        found = built(X, torch.tensor(number))
+        torch.testing.assert_close(found, pieces(X, torch.tensor(number)))
+        assert found[0].untyped_storage().data_ptr() == X.untyped_storage().data_ptr()
+    report = aotcompile.info(built).report()
+    assert sum(region.misses for region in report.regions) == 0 and all(region.hits for region in report.regions)

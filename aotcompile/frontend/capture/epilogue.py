@@ -102,6 +102,8 @@ class EpilogueBuilder:
             if re.search(rf"\b{re.escape(symbol.name)}\b", text):
                 if symbol.kind == "item":
                     self._symbols.refuse_item_symbols({key})
+                    lines.append(f"{symbol.name} = {self._holder(symbol)}.item()")
+                    continue
                 if symbol.kind == "data":
                     lines.append(f"{symbol.name} = {self._holder(symbol)}.shape[{symbol.dimension}]")
                     continue
@@ -112,11 +114,11 @@ class EpilogueBuilder:
         return lines
 
     def _holder(self, symbol: Symbol) -> str:
-        """The output whose shape has a size that is data."""
+        """The output whose shape has a size that is data, or whose truth is one."""
         assert symbol.tensor is not None
-        before = len(self._lines)
         text = self._tensor(symbol.tensor)
-        if len(self._lines) > before:
+        if not text.startswith(("outputs[", "inputs[")):       # a view, made with that size
+            self._symbols.refuse_last_item()
             raise RegionRefused("AOT209", "a size that depends on values leaves the region")
         return text
 

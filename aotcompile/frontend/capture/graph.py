@@ -238,13 +238,13 @@ class GraphRecorder(TorchFunctionMode):
         return [self.numbers(self.call(_T.select, (tensor, 0, position), {}), what) for position in range(tensor.shape[0])]
 
     def number(self, tensor: Any, what: str) -> Any:
-        """``.item()`` of a tensor of ints or floats with one element. Raises a break at this instruction for another."""
+        """``.item()`` of a tensor of ints, floats or bools with one element. Raises a break at this instruction for another."""
         single = isinstance(tensor, FakeTensor) and all(type(size) is int and size == 1 for size in tensor.shape)
-        if not single or not tensor.is_floating_point() and tensor.dtype not in _INTEGERS:
+        if not single or not tensor.is_floating_point() and tensor.dtype not in (*_INTEGERS, torch.bool):
             raise value_needed(what)
         result = self._record(_T.item, (tensor,), {}, run=lambda: _T.item(tensor))
         if isinstance(result, SYMBOLIC):
-            self.symbols.item(result, next(iter(reversed(self.graph.nodes))), self._chain(), what)
+            self.symbols.item(result, next(iter(reversed(self.graph.nodes))), tensor, self._chain(), what)
         return result
 
     def _record(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], run: Callable[[], Any], may_repeat: bool = False) -> Any:

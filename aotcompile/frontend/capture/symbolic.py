@@ -41,8 +41,9 @@ _CHOOSES_ALGORITHM = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_tr
 @dataclass
 class Symbol:
     """Where the graph gets it from. Kind "size": dimension ``dimension`` of input ``input``; "number": graph input ``input`` itself; "item":
-    ``node``, an ``.item()`` (``chain``: the calls at that instruction; ``what``: its text); "data": dimension ``dimension`` of ``tensor``,
-    which ``node`` gives. A ``general`` number may stand where its value matters (as a size, a position, a step); ``as_size``: it has stood there."""
+    ``node``, an ``.item()`` (``chain``: the calls at that instruction; ``what``: its text; of ``tensor`` for a bool, which may leave the region);
+    "data": dimension ``dimension`` of ``tensor``, which ``node`` gives. A ``general`` number may stand where its value matters (as a size, a
+    position, a step); ``as_size``: it has stood there."""
 
     name: str
     kind: str
@@ -86,10 +87,13 @@ class SymbolTable:
 
     # ---- numbers that are data --------------------------------------------------------------------------------------------------------------
 
-    def item(self, value: Any, node: torch.fx.Node, chain: Any, what: str) -> None:
-        """``value`` is what ``node``, an ``.item()``, gives."""
-        if isinstance(value, (torch.SymInt, torch.SymFloat)) and value.node.expr.is_Symbol and value.node.expr not in self.symbols:
-            self.symbols[value.node.expr] = Symbol(f"d{len(self.symbols)}", "item", 0, node=node, chain=chain, what=what)
+    def item(self, value: Any, node: torch.fx.Node, tensor: torch.Tensor, chain: Any, what: str) -> None:
+        """``value`` is what ``node``, an ``.item()`` of ``tensor``, gives: a symbol, or for a bool a test of one, which stands for it."""
+        expression = value.node.expr
+        if expression not in self.symbols and (expression.is_Symbol or isinstance(value, torch.SymBool)):
+            truth = tensor if isinstance(value, torch.SymBool) else None
+            symbol = Symbol(f"d{len(self.symbols)}", "item", 0, node=node, tensor=truth, chain=chain, what=what)
+            self.symbols.update(dict.fromkeys((expression, *expression.free_symbols), symbol))
 
     def data_sizes(self, tensor: torch.Tensor, node: torch.fx.Node) -> None:
         """Sizes of a result that are data and first seen in it."""
@@ -150,8 +154,13 @@ class SymbolTable:
         """The same for symbols: a number read from a tensor does not leave a region, reading it is a graph break."""
         for key in sorted(symbols, key=str):
             symbol = self.symbols.get(key)
-            if symbol is not None and symbol.kind == "item":
+            if symbol is not None and symbol.kind == "item" and symbol.tensor is None:
                 raise value_needed(symbol.what, symbol.chain)
+
+    def refuse_last_item(self) -> None:
+        """Raises the break of the last ``.item()``, if there is one: a size that leaves the region may be made from it."""
+        items = [key for key, symbol in self.symbols.items() if symbol.kind == "item" and key.is_Symbol]
+        self.refuse_item_symbols(items[-1:])
 
     def truth(self, value: Any) -> bool:
         """``bool(value)``. Raises a `branch` break where that is data."""
@@ -344,6 +353,8 @@ def _print(e: sympy.Basic, symbols: dict[sympy.Symbol, Symbol]) -> str:
     def sub(x: sympy.Basic) -> str:
         return _print(x, symbols)
 
+    if e in symbols:
+        return symbols[e].name
     for kind, sign in _RELATIONS.items():
         if isinstance(e, kind):
             return f"{sub(e.args[0])} {sign} {sub(e.args[1])}"
@@ -355,8 +366,6 @@ def _print(e: sympy.Basic, symbols: dict[sympy.Symbol, Symbol]) -> str:
         return repr(float(e))
     if e.is_Rational:
         return f"({e.p} / {e.q})"
-    if e in symbols:
-        return symbols[e].name
     name = type(e).__name__
     if isinstance(e, sympy.Add):
         return "(" + " + ".join(map(sub, e.args)) + ")"

@@ -226,8 +226,11 @@ def _len(i: "Interpreter", value: Any) -> Any:
 
 
 @lookaside(bool)
-def _bool(i: "Interpreter", *arguments: Any) -> bool:
-    return i.truth(arguments[0]) if arguments else False
+def _bool(i: "Interpreter", *arguments: Any) -> Any:
+    value = arguments[0] if arguments else False
+    if isinstance(value, FakeTensor) and value.numel() == 1:
+        return i.recorder.number(value if value.dtype is torch.bool else i.native(torch.ne, (value, 0), {}), "bool()")
+    return value if isinstance(value, torch.SymBool) and i.symbols.is_data(value) else i.truth(value)
 
 
 @lookaside(int)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.frontend.bytecode.source import bytecode_source
@@ -206,6 +207,24 @@ class Recording:
         return call
 
 
+class NumbersRead(TorchFunctionMode):
+    """Inside, Python numbers that the program reads from tensors are known to be data: a region that gets one serves all."""
+
+    def __init__(self, numbers: DynamicNumbers) -> None:
+        super().__init__()
+        self._numbers = numbers
+
+    def __torch_function__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
+        result = function(*arguments, **(keywords or {}))
+        if function in _READS_NUMBERS:
+            for _, number in _direct("", result, (int, float)):
+                self._numbers.add(number)
+        return result
+
+
+_READS_NUMBERS = (torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__)
+
+
 class RecordingStub:
     """Stands for ``_r<N>`` during the run."""
 
@@ -372,7 +391,8 @@ def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, 
             os.dup2(null, descriptor)
         sys.stdout = sys.stderr = open(null, "w", encoding="utf-8", closefd=False)     # a program may have put others in their place
         try:
-            call(recording)
+            with NumbersRead(recording.numbers):
+                call(recording)
         except Exception as error:      # noqa: BLE001 - the user's program may raise anything; it is reported
             if _is_ours(error):
                 raise
@@ -391,4 +411,6 @@ def _is_ours(error: BaseException) -> bool:
     while trace is not None:
         last = trace
         trace = trace.tb_next
-    return last is not None and f"{os.sep}aotcompile{os.sep}frontend{os.sep}" in last.tb_frame.f_code.co_filename
+    if last is None or last.tb_frame.f_code is NumbersRead.__torch_function__.__code__:          # which only calls what the program calls
+        return False
+    return f"{os.sep}aotcompile{os.sep}frontend{os.sep}" in last.tb_frame.f_code.co_filename
