@@ -159,6 +159,8 @@ class Frontend:
             twin = recording.twin(entry.function) or entry.function
             with torch.set_grad_enabled(mode):
                 twin(*situation.arguments, **situation.keywords)
+                if recording.changes_state:             # a cache is filled by now, an attribute made: the situation of every later call
+                    twin(*situation.arguments, **situation.keywords)
 
         return record_run(call, self._recording(situation, splits))
 
@@ -182,7 +184,7 @@ class Frontend:
             if arguments is None:
                 return None if run else []
             stub.capture(arguments)
-        return records
+        return None if recording.changes_state and run else records
 
     # ---- learning -----------------------------------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,7 @@ class Recording:
     shapes: dict[tuple[Key, str], dict[tuple[str, torch.dtype, int], list[set[int]]]] = field(default_factory=dict)
     seen_numbers: dict[tuple[Key, str, str, type], int | float] = field(default_factory=dict)
     branches: Branches = field(default_factory=Branches)
+    changes_state: bool = False                     # a region changes what the next call finds
     given: tuple[Any, ...] = ()                     # the functions given to the control flow operators around
     data: set[tuple[Key, Origin]] = field(default_factory=set)         # numbers that regions gave and that depend on tensors
     codes: dict[tuple[Key, types.CodeType], TwinCode | BytecodeTwinCode] = field(default_factory=dict)
@@ -273,6 +274,7 @@ class RecordingStub:
         if isinstance(outcome, Refused):
             recording.send(FoundRefusal(self.key, self.identity, outcome.code, outcome.reason, outcome.hint))
             return None
+        recording.changes_state = recording.changes_state or outcome.changes_state
         for note in outcome.notes:
             recording.send(FoundNote(self.key, note))
         if not outcome.variant.operator_count:

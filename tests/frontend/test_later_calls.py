@@ -1,0 +1,84 @@
+"""State that the first call makes: a build also looks at the situation of the calls after it."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import aotcompile
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+TABLE: dict[int, torch.Tensor] = {}
+
+
+class Lazy(nn.Module):
+    """Makes a buffer at its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.positions is None:
+            self.positions = torch.arange(float(x.shape[-1])) * 2
+        return x + self.positions
+
+
+class Counting(nn.Module):
+    """Changes at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.seen = 0, {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        size = x.shape[0]
+        if size not in self.seen:
+            self.seen[size] = torch.full((size,), 0.5)
+        return x * self.seen[size] + self.calls
+
+
+def from_a_table(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] not in TABLE:
+        TABLE[x.shape[0]] = torch.arange(float(x.shape[0])).cos()
+    return x * TABLE[x.shape[0]]
+
+
+@pytest.mark.parametrize("make", [Lazy, Counting])
+def test_calls_after_the_first_are_compiled_too(make: Any) -> None:
+    x = torch.randn(3)
+    module, plain = make(), make()
+    made = aotcompile.compile(module, example_inputs=((x,), {}), backend="eager")
+    assert not vars(module).get("seen") and vars(module).get("positions") is None, "the build leaves no trace"
+    for _ in range(4):
+        torch.testing.assert_close(made(x), plain(x))
+    [region] = aotcompile.info(made).report().regions
+    assert (region.hits, region.misses) == (4, 0)
+
+
+def test_a_table_of_the_module_is_filled_by_the_first_call() -> None:
+    x = torch.randn(3)
+    made = aotcompile.compile(from_a_table, example_inputs=((x,), {}), backend="eager")
+    assert not TABLE
+    for _ in range(3):
+        torch.testing.assert_close(made(x), x * torch.arange(3.0).cos())
+    [region] = aotcompile.info(made).report().regions
+    assert (region.hits, region.misses) == (3, 0) and list(TABLE) == [3]
+    TABLE.clear()
+
+
+def test_a_list_given_is_no_state() -> None:
+    """What an argument holds is the caller's: the next call gives another."""
+    def append(x: torch.Tensor, found: list[torch.Tensor]) -> torch.Tensor:
+        found.append(x * 2)
+        return x + len(found)
+
+    x = torch.randn(3)
+    made = aotcompile.compile(append, example_inputs=((x, []), {}), backend="eager")
+    found: list[torch.Tensor] = []
+    torch.testing.assert_close([made(x, found), made(x, found)], [x + 1, x + 2])
+    [region] = aotcompile.info(made).report().regions
+    assert region.hits == 1 and len(found) == 2
