@@ -74,7 +74,7 @@ _LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format
                                "is_channels_last_contiguous_3d", "is_non_overlapping_and_dense", "suggest_memory_format",
                                "are_strides_like_channels_last_or_false", "compute_elementwise_output_logical_to_physical_perm",
                                "_reshape_view_helper_core_alg"})
-_MAY_SHARE_MEMORY = frozenset({"reshape", "reshape_as", "contiguous", "flatten", "ravel", "to"})
+MAY_SHARE_MEMORY = frozenset({"reshape", "reshape_as", "contiguous", "flatten", "ravel", "to"})
 # Where torch writes down what a result looks like, for its cache of fake results: any answer will do.
 _DESCRIPTIONS = frozenset({"extract_tensor_metadata"})
 _DEPTH = 16                                    # frames between such a function and the question
@@ -94,7 +94,7 @@ class WatchedShapeEnv(ShapeEnv):
     def evaluate_expr(self, orig_expr: Any, *arguments: Any, **keywords: Any) -> Any:
         hints = hints_of(self)
         answer = different(orig_expr, hints)
-        if answer is not None and self.running not in _MAY_SHARE_MEMORY and _is_asked_by(_LAYOUT_QUESTIONS, sys._getframe(1)):
+        if answer is not None and self.running not in MAY_SHARE_MEMORY and _is_asked_by(_LAYOUT_QUESTIONS, sys._getframe(1)):
             return answer
         if orig_expr.free_symbols <= hints.keys() and _is_asked_by(_DESCRIPTIONS, sys._getframe(1)):
             return orig_expr.xreplace(hints)

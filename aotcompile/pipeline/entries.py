@@ -35,14 +35,21 @@ def plain_function(target: Any) -> tuple[types.FunctionType | None, tuple[Any, .
 
 
 def situations_of(entries: Sequence[Entry], *, dynamic: str, training: bool | None) -> list[Situation]:
-    """The situations of one entry's records, in their order. A Python number that is another one than in an earlier record is dynamic: the first
-    number has a variant of its own, and all others have one together."""
+    """The situations of one entry's records, in their order. A Python number or a size that is another one than in an earlier record is dynamic:
+    what came first has a variant of its own, and all others have one together."""
     situations = [_situation_of(entry, dynamic, training) for entry in entries]
+    if dynamic == "none":
+        return situations
     seen: dict[tuple[Any, ...], int | float] = {}
     for entry, situation in zip(entries, situations):
-        for place, number in _numbers(tuple(entry.arguments.items())):
-            if seen.setdefault((*place, type(number)), number) != number and dynamic != "none":
+        arguments = tuple(entry.arguments.items())
+        for place, number in _numbers(arguments):
+            if seen.setdefault((*place, type(number)), number) != number:
                 situation.numbers.add(number)
+        for number, tensor in enumerate(_tensors(arguments)):
+            for dimension, size in enumerate(tensor.shape):
+                if seen.setdefault((number, tensor.dtype, tensor.dim(), dimension), size) != size and size > 1:
+                    situation.dimensions.setdefault(id(tensor), {}).setdefault(dimension, DimensionSpec(f"d{number}_{dimension}"))
     return situations
 
 
@@ -85,7 +92,8 @@ def _follow(path: Path, arguments: Any) -> Any:
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        yield value
+        if not value.is_nested:                    # it has no shape to speak of
+            yield value
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _tensors(item)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -77,3 +78,34 @@ def test_a_recurrent_layer_is_not_given_empty_sequences() -> None:
         for function in (run, compiled):
             with pytest.raises(RuntimeError, match="larger than 0"):
                 function(torch.randn(2, 0, 3))
+
+
+def last_rows(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x[-1:], x[1:], x.narrow(0, 0, 1)
+
+
+def turned(x: torch.Tensor) -> torch.Tensor:
+    return x.permute(1, 0).contiguous()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [last_rows, turned])
+def test_views_of_sizes_0_and_1(function: Any, backend: str) -> None:
+    """Two sizes among the examples: the second variant serves all; what is a view at size 1 alone, or raises at size 0, is eager there."""
+    made = aotcompile.compile(function, example_inputs=[((torch.ones(size, 4),), {}) for size in (3, 5)], backend=backend)
+    for size in (7, 2, 1, 0):
+        x, y = torch.randn(2, size, 4).unbind()
+        y.copy_(x)
+        try:
+            want = function(x)
+        except (RuntimeError, IndexError) as error:
+            with pytest.raises(type(error)):
+                made(y)
+            continue
+        got = made(y)
+        for a, b in zip(want if isinstance(want, tuple) else (want,), got if isinstance(got, tuple) else (got,), strict=True):
+            assert (a.shape, a.stride()) == (b.shape, b.stride())
+            a.zero_(), b.zero_()
+        torch.testing.assert_close(y, x, rtol=0, atol=0)                    # shared memory is shared
+    region, = aotcompile.info(made).report().regions
+    assert region.hits >= 2

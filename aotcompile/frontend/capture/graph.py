@@ -24,6 +24,7 @@ from aotcompile.frontend.torch_private import (
     SHAPE_NEEDS_VALUE,
     VALUE_NEEDED,
     FakeTensor,
+    MAY_SHARE_MEMORY,
     FakeTensorMode,
     is_data_dependent,
     is_view_unseen,
@@ -85,6 +86,7 @@ class GraphRecorder(TorchFunctionMode):
         self._last_placeholder: torch.fx.Node | None = None
         self._may_start_storage: set[int] = set()
         self._composing = False
+        self._input_storages: set[int] = set()
         self.at_storage_start: set[int] = set()                  # inputs (by identity) that must be at the start of their storage
 
     # ---- the mode -------------------------------------------------------------------------------------------------------------------------
@@ -259,6 +261,7 @@ class GraphRecorder(TorchFunctionMode):
         name = _base_name(function)
         mark = self.symbols.begin_operation(name)
         compute = self._in_mode(run)
+        result = None
         try:
             result = self._repeated.run(function, arguments, keywords, bool(self.symbols.symbols), compute) if may_repeat else compute()
         except VALUE_NEEDED:
@@ -276,7 +279,8 @@ class GraphRecorder(TorchFunctionMode):
                 raise value_needed(_describe(function)) from None
             raise
         finally:
-            self.symbols.end_operation(mark, name, () if _asks_nothing(name, arguments) else self.symbols.numbers_in([arguments, keywords]))
+            given = () if _asks_nothing(name, arguments) else self.symbols.numbers_in([arguments, keywords])
+            self.symbols.end_operation(mark, name, given, self._is_copy_of_input(name, arguments, result))
         try:
             node = self.graph.create_node(operation, target, *encoded)
             self._annotate(node)
@@ -308,6 +312,11 @@ class GraphRecorder(TorchFunctionMode):
                 if any(True for _ in tensors_in(item)):
                     self.register(item, self.graph.call_function(operator.getitem, (node, index)))
 
+    def _is_copy_of_input(self, name: str, arguments: tuple[Any, ...], result: Any) -> bool:
+        """Whether an operation that gives a view where it can has given a copy of what others see: sizes of 0 and 1 may be where it can."""
+        return name in MAY_SHARE_MEMORY and isinstance(result, FakeTensor) and isinstance(arguments[0], FakeTensor) \
+            and arguments[0].untyped_storage()._cdata in self._input_storages and result.untyped_storage()._cdata not in self._input_storages
+
     def placeholder(self, name: str, fake: Any, starts_storage: bool = False) -> torch.fx.Node:
         if self._last_placeholder is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
@@ -318,6 +327,7 @@ class GraphRecorder(TorchFunctionMode):
         self._last_placeholder = node
         if isinstance(fake, FakeTensor):
             self._nodes[id(fake)] = (fake, node)
+            self._input_storages.add(fake.untyped_storage()._cdata)
             if starts_storage:
                 self._may_start_storage.add(id(fake))
         return node

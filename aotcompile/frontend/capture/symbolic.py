@@ -31,11 +31,16 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # Operations whose result's shape or meaning really changes at size 0 or 1: what they ask about sizes is kept as a guard.
 _ASKS_FOR_ONE = {"squeeze", "squeeze_", "max", "min", "argmax", "argmin", "amax", "amin",
                  "aminmax", "median", "mode", "kthvalue", "cummax", "unbind", "chunk", "split", "tensor_split", "__len__", "view_as_real"}
+# Operations that take positions: whether those are below a size is kept, whether a size *is* 0 or 1 is a question about layouts.
+_TAKES_POSITIONS = {"__getitem__", "__setitem__", "getitem", "setitem", "select", "narrow"}
 # Operations whose numbers are sizes, whatever their value: 0 and 1 are no special cases.
 _TAKES_SIZES = {"zeros", "ones", "empty", "full", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full", "view", "reshape", "unflatten",
                 "expand", "broadcast_to"}
 # Library calls that choose an algorithm by size ("is the batch below 16?"), and with it at most the strides of a result.
 _CHOOSES_ALGORITHM = {"conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"}
+
+
+_ORDER = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 
 
 @dataclass
@@ -235,19 +240,21 @@ class SymbolTable:
         self.environment.running, self.environment.layout_guards = name, ()
         return known(self.environment)
 
-    def end_operation(self, mark: Known, name: str, given: Iterable[Symbol] = ()) -> None:
+    def end_operation(self, mark: Known, name: str, given: Iterable[Symbol] = (), copied: bool = False) -> None:
         """Forget what a torch operation asked about sizes being 0 or 1, where the answer does not change its result: a contiguity or broadcast
         test inside torch, not a fact the user's code relies on. The same for thresholds by which a library call chooses its algorithm.
-        ``given``: the Python numbers among its arguments; what it asks about those may matter (a step must not be 0), unless they are sizes."""
+        ``given``: the Python numbers among its arguments; what it asks about those may matter (a step must not be 0), unless they are sizes.
+        ``copied``: a view was asked for and a copy given, which is a question of sizes."""
         asked = self.environment.guards[mark.guard_count:]
-        if not asked or name in _ASKS_FOR_ONE:
+        if not asked or copied or name in _ASKS_FOR_ONE:
             return
         limits = (0, 1, 2, 16) if name in _CHOOSES_ALGORITHM else (0, 1, 2)
         matters = set() if name in _TAKES_SIZES else {symbol.name for symbol in given}
         sizes = {key: symbol.name in matters for key, symbol in self.symbols.items()
                  if symbol.kind == "size" or symbol.kind == "number" and isinstance(symbol.hint, int) and symbol.hint >= 0}
         kept = [guard for guard in asked if self._may_matter(guard, sizes)
-                or not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)]
+                or not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)
+                or name in _TAKES_POSITIONS and isinstance(guard.expr, _ORDER)]
         if len(kept) == len(asked):
             return
         forget_guards(self.environment, mark, kept)

@@ -295,6 +295,8 @@ class RecordingStub:
                 if seen != number:
                     recording.numbers.add(number)
             for position, tensor in _direct(name, value, torch.Tensor):
+                if tensor.is_nested:                       # it has no shape to speak of
+                    continue
                 known = shapes.setdefault((position, tensor.dtype, tensor.dim()), [set() for _ in tensor.shape])
                 for dimension, size in enumerate(tensor.shape):
                     known[dimension].add(size)
