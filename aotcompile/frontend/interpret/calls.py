@@ -342,7 +342,8 @@ def _call_module(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any
     if hooked:
         if module.__dict__.get("_backward_hooks") or module.__dict__.get("_backward_pre_hooks"):
             raise GraphBreak("AOT205", f"a module with backward hooks ({type(module).__name__}) is called")
-        return i.run_function(torch.nn.Module._call_impl, (module, *arguments), keywords)
+        plain = i.plain_form(module)
+        return i.run_function(torch.nn.Module._call_impl if plain is module else plain, (module, *arguments), keywords)
     return call(i, i.load_attribute(module, "forward"), arguments, keywords)
 
 

@@ -187,6 +187,9 @@ class Recording:
         if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
             twin = self.twin(function.__func__)
             return types.MethodType(twin, function.__self__) if twin else function
+        if isinstance(function, torch.nn.Module) and (plain := self.tools.plain_form(function)) is not function:
+            twin = self.twin(plain)
+            return types.MethodType(twin, function) if twin else function
         if isinstance(function, torch.nn.Module) and "forward" not in function.__dict__ and not any(
                 function.__dict__.get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")):
             forward = type(function).forward

@@ -192,6 +192,11 @@ class TwinMaker:
         if kind is MethodType:
             twin = self.twin(function.__func__) if type(function.__func__) is FunctionType else None
             return function if twin is None else MethodType(twin, function.__self__)
+        if isinstance(function, torch.nn.Module):
+            plain = plain_form(function)
+            if plain is not function:                            # it has hooks
+                twin = self.twin(plain)
+                return function if twin is None else MethodType(twin, function)
         if isinstance(function, torch.nn.Module) and calls_forward_only(function) and "forward" not in function.__dict__:
             forward = getattr(kind, "forward", None)
             twin = self.twin(forward) if type(forward) is FunctionType else None

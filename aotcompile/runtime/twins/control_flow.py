@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
+from aotcompile.runtime.twins.hooks import call_with_hooks, has_forward_hooks_only
+
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
     """`torch.cond`."""
@@ -80,7 +82,9 @@ _TORCHS = {torch._higher_order_ops.cond: cond, torch._higher_order_ops.while_loo
 
 
 def plain_form(function: Any) -> Any:
-    """The function of this module that stands for one of torch's; any other function itself."""
+    """The plain Python that stands for a function of torch's, or for calling a module that has hooks; anything else itself."""
+    if isinstance(function, torch.nn.Module):
+        return call_with_hooks if has_forward_hooks_only(function) else function
     return _TORCHS.get(function, function)
 
 
