@@ -199,6 +199,10 @@ class SymbolTable:
         """Whether its value is to be fixed where it matters: it is made from a Python number that no one has said to be dynamic."""
         return isinstance(value, SYMBOLIC) and any(not symbol.general for symbol in self.numbers_in(value))
 
+    def varies(self, value: Any) -> bool:
+        """Whether it is made from numbers that come in and that were different in another situation, or are said to be dynamic."""
+        return bool(numbers := self.numbers_in(value)) and all(symbol.general for symbol in numbers)
+
     def is_known(self, value: Any) -> bool:
         """Whether a symbolic number is one of sizes and numbers that come in, without a tensor's value in it."""
         return not isinstance(value, SYMBOLIC) or all(symbol in self.symbols for symbol in symbol_expression(value).free_symbols)

@@ -108,6 +108,10 @@ def truth(i: "Interpreter", value: Any) -> bool:
 
 
 def get_item(i: "Interpreter", container: Any, key: Any) -> Any:
+    if isinstance(key, torch.SymInt) and i.symbols.varies(key) and _holds_modules(container):
+        # Loops over positions: each would be a variant of its own. Outside, the module is an argument like the elements of a loop over modules.
+        raise GraphBreak("AOT217", f"a module at a position that varies, of a {type(container).__name__}",
+                         "Write the loop over the modules themselves.")
     if i.outside.is_container(container):
         key = as_key(i, key)
         if not isinstance(key, slice) and not (isinstance(container, MAPPINGS) and type(container).__name__ == "defaultdict"
@@ -128,6 +132,12 @@ def get_item(i: "Interpreter", container: Any, key: Any) -> Any:
     if missing is not None and isinstance(container, dict) and key not in container:
         return i.call(missing, (container, key), {})
     return i.native(operator.getitem, (container, key), {})
+
+
+def _holds_modules(container: Any) -> bool:
+    if isinstance(container, (torch.nn.ModuleList, torch.nn.Sequential)):
+        return True
+    return isinstance(container, (list, tuple)) and len(container) > 1 and all(isinstance(item, torch.nn.Module) for item in container)
 
 
 def set_item(i: "Interpreter", container: Any, key: Any, value: Any) -> None:
