@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aotcompile.base.diagnostic import Diagnostic, UsageError
 from aotcompile.frontend.entries.entry import make_entry, name_of
 from aotcompile.graph.plugin import require_plugin
 from aotcompile.options import Options
@@ -46,13 +47,23 @@ def compile_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], opti
 
 
 def analyze_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], options: Options, dynamic_shapes: Any = None) -> Analysis:
-    """The frontend on one callable."""
-    pairs: list[Pair] = [example_inputs] if isinstance(example_inputs, tuple) else list(example_inputs)
+    """The frontend on one callable. Raises UsageError (AOT113) where ``example_inputs`` is something else."""
+    pairs = _pairs(example_inputs)
     entries = [make_entry(target, args, kwargs, dynamic_shapes=dynamic_shapes if number == 0 else None)
                for number, (args, kwargs) in enumerate(pairs)]
     function = function_of(entries)
     situations = situations_of(entries, dynamic=options.dynamic, training=options.training)
     return analyze([EntryGroup(entries[0].name, function, situations)], run=options.run)
+
+
+def _pairs(example_inputs: Any) -> list[Pair]:
+    pairs = [example_inputs] if isinstance(example_inputs, tuple) else list(example_inputs) if isinstance(example_inputs, list) else []
+    for pair in pairs or [None]:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], (tuple, list)) and isinstance(pair[1], dict)):
+            found = "an empty list" if example_inputs == [] else f"a {type(example_inputs if pair is None else pair).__name__}"
+            raise UsageError(Diagnostic("AOT113", "error", f"example_inputs are (args, kwargs), or a list of such pairs; this is {found}.", None,
+                                        "For f(x, y): example_inputs=((x, y), {})."))
+    return pairs
 
 
 def explain_callable(target: Any, *, example_inputs: Any, options: Options, dynamic_shapes: Any = None) -> Explanation:
