@@ -73,7 +73,7 @@ class NamedSource(Source):
 _LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format", "check_contiguous_sizes_strides", "is_channels_last_contiguous_2d",
                                "is_channels_last_contiguous_3d", "is_non_overlapping_and_dense", "suggest_memory_format",
                                "are_strides_like_channels_last_or_false", "compute_elementwise_output_logical_to_physical_perm",
-                               "_reshape_view_helper_core_alg"})
+                               "_reshape_view_helper_core_alg", "meta_copy_"})
 MAY_SHARE_MEMORY = frozenset({"reshape", "reshape_as", "contiguous", "flatten", "ravel", "to"})
 # Where torch writes down what a result looks like, for its cache of fake results: any answer will do.
 _DESCRIPTIONS = frozenset({"extract_tensor_metadata"})

@@ -1,12 +1,14 @@
 """Operators that must leave a dynamic size dynamic, down to 1."""
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.export import Dim
 
 import aotcompile
 
@@ -45,8 +47,14 @@ TWO_SIZES: dict[str, Callable[[torch.Tensor], object]] = {
     "repeat": lambda x: (x.repeat_interleave(2, 1), x.repeat(1, 2, 1)),
     "normalize": lambda x: (F.layer_norm(x, (3,)), F.normalize(x, dim=1)),
     "identity": lambda x: torch.eye(x.shape[1]) @ x,
+    "a part is written": lambda x: _doubled_half(x.clone()),
     "range of floats": lambda x: torch.arange(0.0, float(x.shape[1])) * 2 + x.sum(),
 }
+
+
+def _doubled_half(x: torch.Tensor) -> torch.Tensor:
+    x[:, :x.shape[1] // 2] *= 2
+    return x
 
 
 @pytest.mark.parametrize("name", TWO_SIZES)
@@ -109,3 +117,54 @@ def test_views_of_sizes_0_and_1(function: Any, backend: str) -> None:
         torch.testing.assert_close(y, x, rtol=0, atol=0)                    # shared memory is shared
     region, = aotcompile.info(made).report().regions
     assert region.hits >= 2
+
+
+def test_a_batch_of_one_is_no_special_case_of_a_maximum() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x.amax(1, keepdim=True) - x + x.max(1)[0][:, None]
+
+    compiled = aotcompile.compile(run, example_inputs=((torch.randn(2, 6, 3),), {}), dynamic_shapes=({0: "B", 1: "T"},), training=False)
+    for sizes in ((2, 6), (1, 4), (3, 1), (1, 1)):
+        x = torch.randn(*sizes, 3)
+        torch.testing.assert_close(compiled(x), run(x))
+    region, = aotcompile.info(compiled).report().regions
+    assert region.hits == 4, region.last_miss
+    with pytest.raises(IndexError):
+        compiled(torch.randn(2, 0, 3))
+
+
+# Parts of random programs: each line takes and leaves a tensor of three dimensions.
+LINES = (
+    "v = v[:, :v.shape[1] // 2 + 1]", "v = v[:, ::2]", "v = v.transpose(1, 2) @ v", "v = torch.cat([v, x], 1)",
+    "v = v + torch.arange(v.shape[1])[None, :, None]",
+    "v = F.pad(v, (0, 0, 1, 0))", "v = v * v.shape[0] + max(v.shape[1], 3)", "v = v[:, min(v.shape[1], 5) - 1:]", "v = v.roll(v.shape[1] // 3, 1)",
+    "v = v.reshape(-1, v.shape[2]).cumsum(0).view(v.shape)", "v = v * 2 if v.shape[1] > 3 else v + 1", "v = v[:, -1:] + v",
+    "v = v.new_zeros(v.shape[0], v.shape[1] * 2, v.shape[2]) + v.mean()", "v = (v @ v.transpose(1, 2)) @ v / v.shape[1]", "v = v[:, :y.shape[1]]",
+    "v = F.interpolate(v.transpose(1, 2), scale_factor=2).transpose(1, 2)", "v = v * (x.shape[1] % 3) + y.shape[1] // 2", "v = v.amax(1, keepdim=True) - v",
+    "v = v.clone(); v[:, :v.shape[1] // 2] += 1", "v = v + torch.linspace(0, 1, v.shape[1])[:, None]", "v = v[:, [0, -1]]", "v = v.diff(dim=1)",
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs(seed: int) -> None:
+    """Right inside and outside of the ranges; a size outside misses."""
+    chosen = random.Random(seed)
+    text = "\n    ".join(["def program(x, y):", "v = x", *chosen.choices(LINES, k=3), "return v, v.shape[1], v.sum(1)"])
+    names: dict[str, Any] = {"torch": torch, "F": F}
+    exec(text, names)                                       # noqa: S102 - our own lines
+    program = names["program"]
+    same = bool(seed % 2)
+    shapes = ({0: "B", 1: Dim("T", max=9)}, {0: "B", 1: "T" if same else "U"})
+    example = (torch.randn(3, 7, 4), torch.randn(3, 7 if same else 5, 4))
+    compiled = aotcompile.compile(program, example_inputs=(example, {}), dynamic_shapes=shapes, training=False)
+    for batch, first, second in ((3, 7, 5), (4, 8, 4), (2, 2, 3), (1, 4, 4), (1, 1, 1), (2, 0, 3), (0, 3, 2), (2, 12, 3)):
+        x, y = torch.randn(batch, first, 4), torch.randn(batch, first if same else second, 4)
+        try:
+            wanted = program(x, y)
+        except Exception as error:                          # noqa: BLE001 - whatever eager raises
+            with pytest.raises(type(error)):
+                compiled(x, y)
+            continue
+        torch.testing.assert_close(compiled(x, y), wanted, rtol=1e-4, atol=1e-4)
+    region, = aotcompile.info(compiled).report().regions
+    assert region.hits >= 2 and region.misses >= 1, (text, region.last_miss)

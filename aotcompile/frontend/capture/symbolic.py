@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 # Operations whose result's shape or meaning really changes at size 0 or 1: what they ask about sizes is kept as a guard.
-_ASKS_FOR_ONE = {"squeeze", "squeeze_", "max", "min", "argmax", "argmin", "amax", "amin",
-                 "aminmax", "median", "mode", "kthvalue", "cummax", "unbind", "chunk", "split", "tensor_split", "__len__", "view_as_real"}
+_ASKS_FOR_ONE = {"squeeze", "squeeze_", "unbind", "chunk", "split", "tensor_split", "__len__", "view_as_real"}
+# Operations that raise for a size of 0.
+_ASKS_FOR_ZERO = {"max", "min", "argmax", "argmin", "amax", "amin", "aminmax", "median", "mode", "kthvalue", "cummax"}
 # Operations that take positions: whether those are below a size is kept, whether a size *is* 0 or 1 is a question about layouts.
 _TAKES_POSITIONS = {"__getitem__", "__setitem__", "getitem", "setitem", "select", "narrow"}
 # Operations whose numbers are sizes, whatever their value: 0 and 1 are no special cases.
@@ -253,12 +254,14 @@ class SymbolTable:
         if not asked or copied or name in _ASKS_FOR_ONE:
             return
         limits = (0, 1, 2, 16) if name in _CHOOSES_ALGORITHM else (0, 1, 2)
+        raises = name in _ASKS_FOR_ZERO
         matters = set() if name in _TAKES_SIZES else {symbol.name for symbol in given}
         sizes = {key: symbol.name in matters for key, symbol in self.symbols.items()
                  if symbol.kind == "size" or symbol.kind == "number" and isinstance(symbol.hint, int) and symbol.hint >= 0}
         kept = [guard for guard in asked if self._may_matter(guard, sizes)
+                or raises and not always_holds(guard.expr, 0) and always_holds(guard.expr, 1)
                 or not self._compares_with(guard.expr, limits) and not self._holds_from_two(guard.expr)
-                or name in _TAKES_POSITIONS and isinstance(guard.expr, _ORDER)]
+                or name in _TAKES_POSITIONS and isinstance(guard.expr, _ORDER) and not self._is_of_layout(guard)]
         if len(kept) == len(asked):
             return
         forget_guards(self.environment, mark, kept)
@@ -272,7 +275,10 @@ class SymbolTable:
         symbols = guard.expr.free_symbols
         if not symbols <= given.keys():
             return True
-        return any(given[symbol] for symbol in symbols) and not any(asked is guard for asked in self.environment.layout_guards)
+        return any(given[symbol] for symbol in symbols) and not self._is_of_layout(guard)
+
+    def _is_of_layout(self, guard: Any) -> bool:
+        return any(asked is guard for asked in self.environment.layout_guards)
 
     @staticmethod
     def _compares_with(expression: sympy.Basic, limits: tuple[int, ...]) -> bool:

@@ -33,7 +33,7 @@ CHOOSES_ORDER = frozenset({"einsum"})
 LAYOUT_QUESTIONS = frozenset({"is_contiguous", "is_contiguous_for_memory_format", "is_contiguous_or_false", "is_channels_last_contiguous_2d",
                               "is_channels_last_contiguous_3d", "suggest_memory_format", "are_strides_like_channels_last_or_false",
                               "are_strides_like_channels_last", "compute_elementwise_output_logical_to_physical_perm",
-                              "_reshape_view_helper_core_alg",
+                              "_reshape_view_helper_core_alg", "meta_copy_", "run_and_return_new_tensor_of_input_device",
                               "is_non_overlapping_and_dense", "is_non_overlapping_and_dense_or_false",
                               "_is_non_overlapping_and_dense_or_false", "extract_tensor_metadata", "_extract_tensor_metadata"})
 DESCRIPTIONS = frozenset({"extract_tensor_metadata", "_extract_tensor_metadata"})
