@@ -54,8 +54,8 @@ class EntryGroup:
 
 
 @fewer_collections()
-def analyze(groups: Sequence[EntryGroup], *, run: bool) -> Analysis:
-    """The frontend, for all entries together."""
+def analyze(groups: Sequence[EntryGroup], *, run: bool, package: str = "") -> Analysis:
+    """The frontend, for all entries together. ``package``: the one whose modules are written anew, where one is."""
     start = time.perf_counter()
     calls: list[EntryCalls] = []
     extra: list[FunctionResult] = []
@@ -74,7 +74,10 @@ def analyze(groups: Sequence[EntryGroup], *, run: bool) -> Analysis:
             calls.append(EntryCalls(group.function, source, group.situations))
     results: tuple[FunctionResult, ...] = ()
     if calls:
-        frontend = Frontend(calls, Tools(code_digest, nodes_of, code_objects, plain_form))
+        def rewritten(module: str) -> bool:
+            return bool(package) and f"{module}.".startswith(f"{package}.")
+
+        frontend = Frontend(calls, Tools(code_digest, nodes_of, code_objects, plain_form, rewritten))
         results = frontend.analyze(run=run).functions
         digests = {(key[0], key[1]): key[2] for key in frontend.keys()}
     return Analysis(FrontendResult((*results, *extra)), digests, time.perf_counter() - start)

@@ -61,9 +61,9 @@ def groups_of(entries: Sequence[Entry], options: Options) -> list[EntryGroup]:
             for name, group in by_name.items()]
 
 
-def _analysis(groups: Sequence[EntryGroup], entries: Sequence[Entry], options: Options) -> Analysis:
+def _analysis(package: str, groups: Sequence[EntryGroup], entries: Sequence[Entry], options: Options) -> Analysis:
     _progress("analysing", 0, 4)
-    analysis = analyze(groups, run=options.run)
+    analysis = analyze(groups, run=options.run, package=package)
     if options.fullgraph or any(entry.fullgraph for entry in entries):
         require_fullgraph(analysis.result)
     return analysis
@@ -93,7 +93,7 @@ def build(package: str, options: Options) -> BuildReport:
 
 def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[Entry],
               options: Options) -> tuple[PackageContents, list[BuiltFunction], Analysis]:
-    analysis = _analysis(groups, entries, options)
+    analysis = _analysis(found.name, groups, entries, options)
     _progress("generating", 1, 4)
     source = _source(found, options)
     built = build_functions(analysis, backend=options.backend, targets=options.targets)
@@ -158,7 +158,7 @@ def explain(package: str, options: Options, target: str | None = None) -> Explan
             if not groups:
                 raise UsageError(Diagnostic("AOT110", "error", f"no entry is called {target}.", None,
                                             f"Entries: {', '.join(e.name for e in entries)}."))
-        analysis = analyze(groups, run=options.run)
+        analysis = analyze(groups, run=options.run, package=found.name)
     sources: dict[str, str] = {}
     for entry in entries:
         sources.setdefault(entry.name, entry.source)
@@ -190,7 +190,7 @@ def show(package_and_name: str, stage: str, options: Options) -> str:
     """The text of one stage for one function (``package:qualname``), all its regions and variants after each other."""
     package, _, name = package_and_name.partition(":")
     with opened(package, options) as (found, groups, _):
-        analysis = analyze(groups, run=options.run)
+        analysis = analyze(groups, run=options.run, package=found.name)
         matching = [f for f in analysis.result.functions if name in ("", f.qualname, f"{f.module}:{f.qualname}")
                     or f"{f.module}.{f.qualname}".endswith(f".{name}")]
         if not matching:

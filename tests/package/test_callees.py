@@ -132,3 +132,57 @@ def test_sides_of_a_control_flow_operator_are_regions(write_package: Callable[[d
     run = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, env=_environment())
     assert run.returncode == 0, run.stderr
     assert run.stdout.split("\n")[:4] == ["True", "True", "6 0", "[]"]
+
+
+PROPERTIES = '''
+import aotcompile
+import torch
+from torch import nn
+
+
+@aotcompile.entry(inputs=("f32[4]",))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.factor = 2.0
+
+    @property
+    def scaled(self):
+        y = self.weight.sin() * self.factor
+        print("scaled", f"{y.sum().item():.2f}")
+        return y + 1
+
+    @scaled.setter
+    def scaled(self, value):
+        z = value.cos() * 2
+        print("set", f"{z.sum().item():.2f}")
+        self.extra = z + 1
+
+    def forward(self, x):
+        h = x.sin() * 3
+        y = self.scaled * h
+        self.scaled = y
+        return self.extra + 1
+'''
+USE_PROPERTIES = '''
+import torch
+import aotcompile.runtime as runtime
+import user.model as original
+from generated.user import model
+
+x = torch.tensor([1.0, -2.0, 3.0, 4.0])
+for module in (original, model):
+    print(module.Net()(x).tolist())
+print(sorted((region.name, region.hits, region.misses) for region in runtime.report().regions if "scaled" in region.name))
+'''
+
+
+def test_a_break_in_a_property(write_package: Callable[[dict[str, str]], Path]) -> None:
+    folder = write_package({"user/__init__.py": "", "user/model.py": PROPERTIES, "use.py": USE_PROPERTIES})
+    aotcompile.build("user", backend="eager")
+    run = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, env=_environment())
+    assert run.returncode == 0, run.stderr
+    *printed, regions = run.stdout.splitlines()
+    assert printed[:3] == printed[3:] and len(printed) == 6
+    assert regions.count(", 1, 0)") == 4, regions            # before and after the break, of the getter and of the setter

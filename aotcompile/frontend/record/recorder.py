@@ -101,6 +101,7 @@ class Tools:
     nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]]
     code_objects: Callable[[str, types.CodeType], Mapping[str, types.CodeType]]        # of split bytecode, from its text
     plain_form: Callable[[Any], Any]                                                   # what stands for `torch.cond` and the like
+    rewritten: Callable[[str], bool]                                                   # whether a module is one of those that are written anew
 
 
 @dataclass
@@ -120,6 +121,7 @@ class Recording:
     changes_state: bool = False                     # a region changes what the next call finds
     given: tuple[Any, ...] = ()                     # the functions given to the control flow operators around
     data: set[tuple[Key, Origin]] = field(default_factory=set)         # numbers that regions gave and that depend on tensors
+    properties: dict[types.FunctionType, types.FunctionType] = field(default_factory=dict)         # twin of a property's function -> original
     codes: dict[tuple[Key, types.CodeType], TwinCode | BytecodeTwinCode] = field(default_factory=dict)
     twins: dict[int, tuple[types.FunctionType, types.FunctionType]] = field(default_factory=dict)
     sources: dict[types.CodeType, FunctionSource | None] = field(default_factory=dict)
@@ -172,6 +174,30 @@ class Recording:
         if not isinstance(value, (bool, int, float)):
             return False
         return code.origins is None or any(origin == OUTSIDE or (key, origin) in self.data for origin in code.origins[number])
+
+    def put_properties(self) -> None:
+        """Let classes of modules that are written anew have the twins of their properties' functions, which no call in a text leads to; in the child
+        only, where it is gone with the process."""
+        for module, qualname, _ in self.splits:
+            owner, _, name = qualname.rpartition(".")
+            cls: Any = sys.modules.get(module) if self.tools.rewritten(module) else None
+            for part in owner.split("."):
+                cls = getattr(cls, part, None)
+            found = vars(cls).get(name) if isinstance(cls, type) else None
+            if type(found) is property:
+                setattr(cls, name, property(*map(self._property_twin, (found.fget, found.fset, found.fdel)), found.__doc__))
+
+    def _property_twin(self, function: Any) -> Any:
+        twin = self.twin(function) if isinstance(function, types.FunctionType) and function not in self.properties else None
+        if twin is None:
+            return function
+        self.properties[twin] = function
+        return twin
+
+    def plain_form(self, function: Any) -> Any:
+        """What is interpreted in place of a function."""
+        original = self.properties.get(function) if isinstance(function, types.FunctionType) else None
+        return original if original is not None else self.tools.plain_form(function)
 
     def _code(self, split: SplitSource, original: types.CodeType, file: str) -> TwinCode | BytecodeTwinCode:
         if isinstance(split, BytecodeSplit):
@@ -269,7 +295,7 @@ class RecordingStub:
         source = recording.sources[original_code(recording, self)]
         origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
         outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
-                          recording.numbers, recording.tools.plain_form).run(arguments)
+                          recording.numbers, recording.plain_form).run(arguments)
         if isinstance(outcome, BreakFound):
             for record in break_records(recording, outcome, self):
                 recording.send(record)
@@ -398,6 +424,7 @@ def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, 
             os.dup2(null, descriptor)
         sys.stdout = sys.stderr = open(null, "w", encoding="utf-8", closefd=False)     # a program may have put others in their place
         try:
+            recording.put_properties()
             with NumbersRead(recording.numbers):
                 call(recording)
         except Exception as error:      # noqa: BLE001 - the user's program may raise anything; it is reported
