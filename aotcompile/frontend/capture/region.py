@@ -1,7 +1,6 @@
 """Capture of one region in one situation: interpret its eager body on stand-ins for real arguments; give a `CapturedVariant`, or the break."""
 from __future__ import annotations
 
-import dis
 import types
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -11,6 +10,7 @@ import torch.fx
 
 from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.base.span import Span
+from aotcompile.frontend.capture.counters import counted, stores_item
 from aotcompile.frontend.capture.epilogue import EpilogueBuilder
 from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
 from aotcompile.frontend.capture.outside import Outside
@@ -76,9 +76,6 @@ class Captured:
     changes_state: bool = False
 
 
-_STORES = {"attribute": "STORE_ATTR", "global": "STORE_GLOBAL", "item": "STORE_SUBSCR"}
-
-
 class Capture:
     """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
     control flow operator of torch's stands for (the runtime's, handed in)."""
@@ -104,7 +101,6 @@ class Capture:
         self._arguments: dict[str, Any] = {}
         self._fixed: dict[Any, Span | None] = {}
         self.fake_mode.shape_env.on_fixed = self._note_fixed
-        self._stored_names: dict[types.CodeType, frozenset[tuple[str, Any]]] = {}
 
     # ---- stand-ins ----------------------------------------------------------------------------------------------------------------------------
 
@@ -162,10 +158,10 @@ class Capture:
         return fake
 
     def _read_number(self, value: int | float, path: Path) -> Any:
-        """A region's int and float arguments, and attributes it also writes, may change from call to call: they become symbols."""
+        """A region's int and float arguments, and attributes that it counts, may change from call to call: they become symbols."""
         if path in self._numbers:
             return self._numbers[path]
-        general = self._is_written(path) or self._is_dynamic(value, path)
+        general = self._is_counted(path) or self._is_dynamic(value, path)
         unfit = not -2**62 < value < 2**62 if isinstance(value, int) else value != value
         if unfit or not general and (path.root[0] != "argument" or path.steps):
             self.outside.guard("equals", path, constant_json(value))
@@ -183,18 +179,13 @@ class Capture:
         within_argument = path.root[0] == "argument" and all(step[0] == "item" for step in path.steps)
         return within_argument and self._dynamic_numbers.has(value)
 
-    def _is_written(self, path: Path) -> bool:
-        """Whether the function that reads an attribute, a global or an item with a constant key writes it as well."""
+    def _is_counted(self, path: Path) -> bool:
+        """Whether the function that reads an attribute, a global or an item with a constant key counts it."""
         frame = self.interpreter.frame
         kind, name = path.steps[-1] if path.steps and len(path.steps[-1]) == 2 else path.root if not path.steps else ("", "")
-        if frame is None or kind not in _STORES:
+        if frame is None:
             return False
-        code = frame.code
-        if code not in self._stored_names:
-            self._stored_names[code] = frozenset((i.opname, i.argval) for i in dis.get_instructions(code) if i.opname in _STORES.values())
-        if kind == "item":
-            return ("STORE_SUBSCR", None) in self._stored_names[code] and any(type(name) is type(each) and name == each for each in code.co_consts)
-        return (_STORES[kind], name) in self._stored_names[code]
+        return stores_item(frame.code, name) if kind == "item" else (kind, name) in counted(frame.code)
 
     # ---- the run ------------------------------------------------------------------------------------------------------------------------------
 

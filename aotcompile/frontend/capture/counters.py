@@ -1,0 +1,75 @@
+"""Which attributes and globals a function counts: what it stores in them comes from what they held before.
+
+    self.calls += 1                                            counted
+    start = self.position ... self.position = start + length   counted
+    if size < self.window: self.window = size                  not counted: a setting that is corrected
+
+A counted number is another at each call, so that it is an input; any other number is part of the situation that is compiled.
+"""
+from __future__ import annotations
+
+import dis
+import functools
+import types
+
+Name = tuple[str, str]
+"""("attribute" | "global" | "local", name)."""
+
+_LOADS = {"LOAD_FAST": "local", "LOAD_DEREF": "local", "LOAD_ATTR": "attribute", "LOAD_METHOD": "attribute", "LOAD_GLOBAL": "global",
+          "LOAD_NAME": "global"}
+_STORES = {"STORE_FAST": "local", "STORE_DEREF": "local", "STORE_ATTR": "attribute", "STORE_GLOBAL": "global"}
+
+
+@functools.cache
+def counted(code: types.CodeType) -> frozenset[Name]:
+    """The attributes and globals of ``code`` that are counted."""
+    instructions = list(dis.get_instructions(code))
+    origins: dict[Name, set[Name]] = {}
+    for index, instruction in enumerate(instructions):
+        stored = _names(instruction, _STORES)
+        taken = len(stored) + (instruction.opname == "STORE_ATTR")             # the owner too
+        loaded = {name for each in instructions[_start(instructions, index, taken):index] for name in _names(each, _LOADS)} if stored else set()
+        for name in stored:
+            origins.setdefault(name, set()).update(loaded)
+    return frozenset(name for name in origins if name[0] != "local" and name in _reached(origins, name))
+
+
+@functools.cache
+def _stores_items(code: types.CodeType) -> bool:
+    return any(instruction.opname == "STORE_SUBSCR" for instruction in dis.get_instructions(code))
+
+
+def stores_item(code: types.CodeType, key: object) -> bool:
+    """Whether ``code`` may store an item under the key: which container it stores in is not looked at."""
+    return _stores_items(code) and any(type(key) is type(each) and key == each for each in code.co_consts)
+
+
+def _reached(origins: dict[Name, set[Name]], name: Name) -> set[Name]:
+    found: set[Name] = set()
+    waiting = [name]
+    while waiting:
+        new = origins.get(waiting.pop(), set()) - found
+        found |= new
+        waiting.extend(new)
+    return found
+
+
+def _start(instructions: list[dis.Instruction], index: int, wanted: int) -> int:
+    """Where the evaluation of the ``wanted`` items begins that are on top of the stack before instruction ``index``."""
+    while wanted > 0 and index > 0:
+        index -= 1
+        instruction = instructions[index]
+        wanted -= dis.stack_effect(instruction.opcode, instruction.arg, jump=False)
+        if instruction.opname in ("SWAP", "COPY"):             # reach down to the item that they name
+            wanted = max(wanted, instruction.arg or 0)
+    return index
+
+
+def _names(instruction: dis.Instruction, kinds: dict[str, str]) -> list[Name]:
+    """The names that an instruction loads or stores. CPython 3.13 does two at once: STORE_FAST_LOAD_FAST (a, b)."""
+    words = [word for word in kinds if word in instruction.opname]
+    if not words:
+        return []
+    parts = instruction.opname.replace("_LOAD", " LOAD").replace("_STORE", " STORE").split()
+    names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,) * len(parts)
+    return [(kinds[word], name) for part, name in zip(parts, names) for word in words if part.startswith(word)]
