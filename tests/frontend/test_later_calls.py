@@ -70,6 +70,24 @@ def test_a_table_of_the_module_is_filled_by_the_first_call() -> None:
     TABLE.clear()
 
 
+def test_a_table_of_a_closure_is_filled_by_the_first_call() -> None:
+    def make() -> Any:
+        table: dict[str, torch.Tensor] = {}
+
+        def function(x: torch.Tensor) -> torch.Tensor:
+            if "mean" not in table:
+                table["mean"] = x.mean() * 2
+            return x + table["mean"]
+        return function
+
+    function = make()
+    made = aotcompile.compile(function, example_inputs=((torch.ones(3),), {}), backend="eager")
+    for value in (1.0, 2.0):
+        torch.testing.assert_close(made(torch.full((3,), value)), torch.full((3,), value + 2.0))
+    [region] = aotcompile.info(made).report().regions
+    assert (region.hits, region.misses) == (2, 0)
+
+
 def test_a_list_given_is_no_state() -> None:
     """What an argument holds is the caller's: the next call gives another."""
     def append(x: torch.Tensor, found: list[torch.Tensor]) -> torch.Tensor:

@@ -66,14 +66,14 @@ class Refused:
 
 @dataclass
 class Captured:
-    """``result`` is what the region returned on stand-ins (same structure as the real result, for following dynamic sizes). ``changes_state``: the
-    region changes Python objects that are still there at the next call, which may find another situation."""
+    """``result`` is what the region returned on stand-ins (same structure as the real result, for following dynamic sizes). ``changed``: the
+    roots of the paths of Python objects that the region changes."""
 
     variant: CapturedVariant
     result: Any
     symbols: SymbolTable
     notes: tuple[Diagnostic, ...] = ()
-    changes_state: bool = False
+    changed: frozenset[tuple[str, ...]] = frozenset()
 
 
 class Capture:
@@ -98,7 +98,6 @@ class Capture:
         self._storages: dict[int, int] = {}
         self._numbers: dict[Path, Any] = {}
         self._versions: list[int] = []
-        self._arguments: dict[str, Any] = {}
         self._fixed: dict[Any, Span | None] = {}
         self.fake_mode.shape_env.on_fixed = self._note_fixed
 
@@ -198,7 +197,6 @@ class Capture:
 
     def _run(self, arguments: tuple[Any, ...]) -> Captured | BreakFound | Refused:
         names = self.function.__code__.co_varnames[:len(arguments)]
-        self._arguments = dict(zip(names, arguments))
         grad, autocast = torch.is_grad_enabled(), _autocast_state()
         try:
             stand_ins = [self.outside.read(value, Path(("argument", name))) for name, value in zip(names, arguments)]
@@ -256,14 +254,13 @@ class Capture:
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
             tuple(self._strides_text(fake) for fake in builder.outputs))
-        return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changes_state())
+        return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed())
 
-    def _changes_state(self) -> bool:
-        """Whether attributes or containers change that belong to a module given, or to no argument at all."""
+    def _changed(self) -> frozenset[tuple[str, ...]]:
+        """The roots of what has attributes or items that change."""
         owners = [owner for _, owner, _, _ in self.outside.effects] + [container for container, _ in self.outside.put_items()]
         owners += [container for container, _, _ in self.outside.changed_containers()]
-        roots = [path.root for path in map(self.outside.path_of, owners) if path is not None]
-        return any(root[0] != "argument" or isinstance(self._arguments.get(root[1]), torch.nn.Module) for root in roots)
+        return frozenset(path.root for path in map(self.outside.path_of, owners) if path is not None)
 
     def _insert_fixed_numbers(self, graph: torch.fx.Graph) -> None:
         """A number that the code has fixed is a constant of the graph."""

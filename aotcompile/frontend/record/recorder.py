@@ -303,7 +303,10 @@ class RecordingStub:
         if isinstance(outcome, Refused):
             recording.send(FoundRefusal(self.key, self.identity, outcome.code, outcome.reason, outcome.hint))
             return None
-        recording.changes_state = recording.changes_state or outcome.changes_state
+        named = dict(zip(self.eager.__code__.co_varnames, arguments))
+        lasting = [root[0] != "argument" or isinstance(named.get(root[1]), torch.nn.Module) or source is not None and root[1] in source.freevars
+                   for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
+        recording.changes_state = recording.changes_state or any(lasting)
         for note in outcome.notes:
             recording.send(FoundNote(self.key, note))
         if not outcome.variant.operator_count:
