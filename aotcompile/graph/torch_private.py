@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
+import sys
+import types
 import warnings
 from typing import Any, Callable, Iterator, Sequence
 from unittest.mock import patch
@@ -173,8 +176,58 @@ def no_dispatch_modes() -> Any:
 
 
 def min_cut_partition(joint: fx.GraphModule, inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Inside `lazy_graph_modules` both graphs are of that kind (torch reorders the backward into a module whose code is written at every change)."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
-    return min_cut_rematerialization_partition(joint, inputs, **options)
+    from torch.fx._lazy_graph_module import _get_graph_module_cls
+    kind = _get_graph_module_cls()
+    with _light_pattern_matcher():
+        parts = min_cut_rematerialization_partition(joint, inputs, **options)
+    forward, backward = (part if isinstance(part, kind) else graph_module(part, part.graph) for part in parts)
+    return forward, backward
+
+
+@contextlib.contextmanager
+def _light_pattern_matcher() -> Iterator[None]:
+    """Before it partitions, torch finds common subexpressions, and for two small functions imports Inductor's pattern matcher, longer than
+    the rest. Inside, these are the two; whoever asks that module for more gets the real one."""
+    name = "torch._inductor.pattern_matcher"
+    if name in sys.modules:
+        yield
+        return
+    light = types.ModuleType(name)
+
+    def real(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if sys.modules.get(name) is light:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), attribute)
+
+    vars(light).update(compute_mutation_region_ids=number_regions, same_mutation_regions=same_region, __getattr__=real)
+    sys.modules[name] = light
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is light:
+            del sys.modules[name]
+
+
+def number_regions(graph: fx.Graph) -> None:
+    """Gives every node the number of writes in place up to it: equal calls in one region, with nothing written in between, give equal results."""
+    region = 0
+    for node in graph.nodes:
+        region += _may_write(node)
+        node.meta["mutation_region_id"] = region
+
+
+def same_region(first: fx.Node, second: fx.Node) -> bool:
+    return bool(first.meta["mutation_region_id"] == second.meta["mutation_region_id"])
+
+
+def _may_write(node: fx.Node) -> bool:
+    if isinstance(node.target, torch._ops.OpOverload):
+        return bool(node.target._schema.is_mutable)
+    return isinstance(node.target, torch._ops.HigherOrderOperator) or node.op in ("call_method", "call_module") or "out" in node.kwargs
 
 
 def lazy_graph_modules() -> Any:
