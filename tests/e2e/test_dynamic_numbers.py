@@ -1,10 +1,12 @@
 """Python numbers that are said to be dynamic are sizes, positions, steps and factors of one variant; what forces a value is a guard or a note."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.export import Dim
 
 import aotcompile
@@ -65,7 +67,7 @@ def agrees(built: Any, function: Any, *arguments: Any) -> bool:
     if isinstance(wanted, type):
         assert found is wanted
     else:
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(found, wanted, equal_nan=True)
     return sum(region.misses for region in aotcompile.info(built).report().regions) == before and hits(built) > first
 
 
@@ -159,3 +161,45 @@ def test_a_slice_of_the_whole_is_served_by_the_general_variant() -> None:
     built = aotcompile.compile(masked, example_inputs=((torch.randn(2, 5, 4),), {}), dynamic_shapes=({1: "T"},))
     for size in (5, 8, 2, 1):
         assert agrees(built, masked, torch.randn(2, size, 4)), aotcompile.info(built).report()
+
+
+def factors(x: torch.Tensor, s: float) -> Any:
+    return F.leaky_relu(x, s) * s, (x / s).softmax(-1), torch.add(x, x, alpha=s), torch.full((3,), s), x.abs() ** s, torch.lerp(x, x * 2, s)
+
+
+def roots(x: torch.Tensor, s: float) -> Any:
+    return x * math.sqrt(s), x / math.sqrt(x.shape[1]), s * 2
+
+
+def truncates(x: torch.Tensor, s: float) -> Any:
+    return x[:int(s * 4)] + 1 if int(s * 2) > 0 else x * math.floor(s)
+
+
+def smooths(x: torch.Tensor, s: float) -> Any:
+    return F.smooth_l1_loss(x, x * 2, beta=s) * 2 if s < 4 else x * s
+
+
+@pytest.mark.parametrize(("function", "general"), [(factors, True), (roots, True), (truncates, False), (smooths, False)],
+                         ids=lambda value: getattr(value, "__name__", ""))
+def test_a_float(function: Any, general: bool) -> None:
+    built = aotcompile.compile(function, example_inputs=((torch.randn(4, 3), 0.5), {}), dynamic_shapes=({1: "C"}, Dim.DYNAMIC), training=False)
+    assert agrees(built, function, torch.randn(4, 3), 0.5)
+    for number in (0.25, 0.75, 1.0, 2.0):
+        assert agrees(built, function, torch.randn(4, 3), number) is general
+    for number in (0.0, -1.0, 5.0, float("inf")):
+        agrees(built, function, torch.randn(4, 3), number)
+
+
+def test_a_learning_rate_is_data() -> None:
+    def step(weight: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        weight.add_(gradient, alpha=-rate)
+        weight.mul_(1 - rate * 0.1)
+
+    built = aotcompile.compile(step, example_inputs=((torch.randn(3), torch.randn(3), 0.1), {}), dynamic_shapes=(None, None, Dim.AUTO))
+    a, b, gradient = torch.randn(3), torch.randn(3), torch.randn(3)
+    b.copy_(a)
+    for rate in (0.1, 0.05, 1e-3):
+        step(a, gradient, rate)
+        built(b, gradient, rate)
+    torch.testing.assert_close(b, a)
+    assert hits(built) == 3

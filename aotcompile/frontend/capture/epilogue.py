@@ -180,7 +180,7 @@ class EpilogueBuilder:
                 self._symbols.refuse_item_symbols(value.node.expr.free_symbols)
                 if self._symbols.is_data(value):
                     raise RegionRefused("AOT209", "a size that depends on values leaves the region") from None
-                self._symbols.fix_sizes(value.node.expr)
+                self._symbols.fix_symbols(value.node.expr)
                 value = self._symbols.fix(value)
         if type(value) in _LITERALS:
             return repr(value)

@@ -380,14 +380,12 @@ class Capture:
         return Guard("number", path, type(real).__name__)
 
     def _expressions(self) -> list[Guard]:
-        import sympy
-
         environment = self.symbols.environment
         guards, seen = [], set()
         for entry in environment.guards:
             expression = environment.replace(entry.expr)
             known = {symbol for symbol, facts in self.symbols.symbols.items() if facts.kind in ("size", "number")}
-            if expression is sympy.true or not expression.free_symbols <= known:
+            if not expression.free_symbols or not expression.free_symbols <= known:
                 continue
             text = self.symbols.text(expression)
             if text not in seen:

@@ -71,6 +71,7 @@ class SymbolTable:
         self.environment = environment
         self.symbols: dict[sympy.Symbol, Symbol] = {}
         self._by_name: dict[tuple[str, int], torch.SymInt] = {}
+        self._numbers: list[torch.SymInt | torch.SymFloat] = []
 
     def size(self, name: str, hint: int, minimum: int, maximum: int | None) -> torch.SymInt:
         """The symbol of dimension letter ``name``; equal letters are one symbol, unless the sizes differ (a letter that was computed for something
@@ -89,6 +90,7 @@ class SymbolTable:
     def number(self, value: int | float, input_number: int, name: str, general: bool) -> torch.SymInt | torch.SymFloat:
         made = new_int(self.environment, name, value) if isinstance(value, int) else new_float(self.environment, name, value)
         self.symbols[made.node.expr] = Symbol(name, "number", value, input=input_number, general=general)
+        self._numbers.append(made)
         return made
 
     # ---- numbers that are data --------------------------------------------------------------------------------------------------------------
@@ -114,21 +116,21 @@ class SymbolTable:
             if isinstance(size, torch.SymInt) and size.node.hint is not None:
                 expression = symbol_expression(size)
                 if any(not (float(scale) * 1024).is_integer() or not 0 <= scale <= 1024 for scale in expression.atoms(sympy.Float)):
-                    self.fix_sizes(expression)
+                    self.fix_symbols(expression)
 
-    def fix_sizes(self, expression: sympy.Basic) -> None:
-        """Make the sizes in an expression constants."""
-        for value in self._by_name.values():
+    def fix_symbols(self, expression: sympy.Basic) -> None:
+        """Make the sizes and the Python numbers in an expression constants."""
+        for value in (*self._by_name.values(), *self._numbers):
             if value.node.expr in expression.free_symbols:
                 self.fix(value)
 
     def fix_inexact_conditions(self) -> None:
-        """Fix the sizes in conditions that were asked in float arithmetic: guards compute with integers."""
+        """Fix what is in conditions that guards cannot say: they compute with integers, and compare floats."""
         for entry in list(self.environment.guards):
             expression = self.environment.replace(entry.expr)
-            if expression.free_symbols and all(s in self.symbols and self.symbols[s].kind == "size" for s in expression.free_symbols) \
-                    and not self.is_exact(expression):
-                self.fix_sizes(expression)
+            kinds = {self.symbols[symbol].kind if symbol in self.symbols else "" for symbol in expression.free_symbols}
+            if kinds and kinds <= {"size", "number"} and not self.is_exact(expression):
+                self.fix_symbols(expression)
 
     def is_exact(self, value: Any) -> bool:
         """Whether a number is computed with integers only, as far as its text shows."""
@@ -136,7 +138,7 @@ class SymbolTable:
             text = self.text(value)
         except NotImplementedError:
             return False
-        return "float(" not in text and "round(" not in text
+        return not any(function in text for function in ("float(", "round(", "int("))
 
     def is_data(self, value: Any) -> bool:
         """Whether a number is known at run time only, also inside tuples, lists, dicts and slices."""
@@ -226,6 +228,8 @@ class SymbolTable:
     def fix_numbers(self, value: Any) -> Any:
         """``value`` with the symbols that are plain Python numbers (not sizes, not dynamic) fixed, inside tuples, lists, dicts and slices."""
         if isinstance(value, SYMBOLIC):
+            if isinstance(value, torch.SymInt) and any(type(symbol.hint) is float for symbol in self.numbers_in(value)):
+                self.fix_symbols(symbol_expression(value))               # a size that is computed from a float
             if self.is_number(value):
                 return self.fix(value)
             for symbol in self.numbers_in(value):
@@ -327,10 +331,10 @@ class SymbolTable:
             "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod, "Max": torch.sym_max,
             "Min": torch.sym_min, "FloatTrueDiv": operator.truediv, "IntTrueDiv": operator.truediv, "ToFloat": torch.sym_float,
             "PowByNatural": operator.pow, "FloatPow": operator.pow, "Pow": operator.pow, "TruncToInt": torch.sym_int, "FloorToInt": torch.sym_int,
-            **_COMPARISONS,
+            "OpaqueUnaryFn_sqrt": getattr(torch, "sym_sqrt", None), **_COMPARISONS,
         }
         name = type(expression).__name__
-        if name not in functions:
+        if functions.get(name) is None:
             raise NotImplementedError(name)
         return recorder.graph.call_function(functions[name], tuple(arguments))
 

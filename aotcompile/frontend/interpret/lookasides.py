@@ -21,7 +21,7 @@ import torch.utils.checkpoint
 from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
 from aotcompile.frontend.capture import custom_function
-from aotcompile.frontend.capture.signals import GraphBreak, UserException
+from aotcompile.frontend.capture.signals import GraphBreak, UserException, number_needed
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.interpret.copying import deep_copy
 from aotcompile.frontend.torch_private import FakeTensor, associative_scan_op, compile_and_run, generic_associative_scan
@@ -342,7 +342,10 @@ def _next(i: "Interpreter", iterator: Any, *default: Any) -> Any:
 
 @lookaside(math.sqrt)
 def _sqrt(i: "Interpreter", value: Any) -> Any:
-    return i.plain(torch.sym_sqrt if isinstance(value, SYMBOLIC) and hasattr(torch, "sym_sqrt") else math.sqrt, value)
+    if isinstance(value, SYMBOLIC) and i.symbols.is_data(value):
+        raise number_needed("math.sqrt()")
+    symbolic = isinstance(value, SYMBOLIC) and hasattr(torch, "sym_sqrt") and i.truth(operate(i, operator.ge, value, 0))
+    return i.plain(torch.sym_sqrt if symbolic else math.sqrt, value)
 
 
 @lookaside(reversed)
