@@ -162,3 +162,24 @@ def test_what_follows_a_region_is_built_for_what_the_compiled_region_gives() -> 
     made = compiled(masked, torch.ones(3))
     torch.testing.assert_close(made(torch.ones(3)), masked(torch.ones(3)))
     assert hits_and_misses(made) == (2, 0)
+
+
+def countdown(x: torch.Tensor, count: int) -> torch.Tensor:
+    y = x.sin() + count
+    print(end="")
+    return countdown(y, count - 1) * 2 if count else y.cos()
+
+
+def test_a_function_with_a_break_that_calls_itself() -> None:
+    made = compiled(countdown, torch.ones(2), 3)
+    torch.testing.assert_close(made(torch.ones(2), 3), countdown(torch.ones(2), 3))
+    hits, misses = hits_and_misses(made)
+    assert hits >= 8 and not misses
+
+    def inner(x: torch.Tensor, count: int) -> torch.Tensor:
+        y = x.sin() + count
+        print(end="")
+        return inner(y, count - 1) * 2 if count else y.cos()
+
+    made = compiled(inner, torch.ones(2), 3)
+    torch.testing.assert_close(made(torch.ones(2), 3), inner(torch.ones(2), 3))

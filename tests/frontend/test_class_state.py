@@ -1,6 +1,7 @@
 """What a class from outside holds, reached through instances that are made in the region, through ``super()`` and through decorators."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -224,3 +225,54 @@ def test_an_object_that_claims_another_class() -> None:
     result, answer = made(torch.ones(2))
     torch.testing.assert_close(result, f(torch.ones(2))[0])
     assert answer
+
+
+class Careful:
+    """Assignments are noted, deletions too; ``limit`` is a property with a setter that clamps."""
+
+    def __init__(self) -> None:
+        self.__dict__["log"] = []
+        self.__dict__["_limit"] = 0
+        self.__dict__["limit"] = "hidden by the property"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.log.append((name, value))
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self.log.append(name)
+        object.__delattr__(self, name)
+
+    @property
+    def limit(self) -> int:
+        return int(self._limit)
+
+    @limit.setter
+    def limit(self, value: int) -> None:
+        self._limit = min(value, 10)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    scale: float = 1.0
+
+
+def test_python_code_of_an_assignment_runs_once() -> None:
+    def change(owner: Careful, frozen: Frozen, x: torch.Tensor) -> torch.Tensor:
+        owner.a = 1
+        owner.b = 2
+        del owner.a
+        owner.a = 3
+        owner.limit = 20
+        owner.__dict__["limit"] = "still hidden"
+        setattr(owner, "no name", 4)
+        object.__setattr__(frozen, "scale", 2.0)
+        return x * frozen.scale + owner.limit
+
+    want, want_frozen = Careful(), Frozen()
+    result = change(want, want_frozen, torch.ones(2))
+    got, got_frozen = Careful(), Frozen()
+    made = compiled(change, Careful(), Frozen(), torch.ones(2))
+    torch.testing.assert_close(made(got, got_frozen, torch.ones(2)), result)
+    assert (vars(got), got_frozen.scale) == (vars(want), want_frozen.scale)
+    assert hits(made) == 1

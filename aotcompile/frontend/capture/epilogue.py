@@ -22,6 +22,7 @@ from aotcompile.frontend.capture.outside import DELETED, MAPPINGS, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import RegionRefused
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
+from aotcompile.frontend.interpret.attributes import static_lookup
 from aotcompile.frontend.torch_private import FakeTensor, same_size, size_hint
 from aotcompile.ir.paths import Path
 
@@ -125,12 +126,18 @@ class EpilogueBuilder:
     # ---- effects ----------------------------------------------------------------------------------------------------------------------------
 
     def _write_attribute(self, owner: Any, name: str, value: Any) -> None:
+        """Python code that ran for the assignment (``__setattr__``, a property) is in the effects already, and does not run again."""
+        target, deleted = self.expression(owner), value is DELETED
+        text = "" if deleted else self.expression(value)
         if isinstance(owner, dict):
-            self._lines.append(f"{self.expression(owner)}[{name!r}] = {self.expression(value)}")
-        elif value is DELETED:
-            self._lines.append(f"del {self.expression(owner)}.{name}")
+            self._lines.append(f"{target}[{name!r}] = {text}")
+        elif not isinstance(owner, type) and _runs_python(type(owner), name):
+            self._lines.append(f"del {target}.__dict__[{name!r}]" if deleted else f"{target}.__dict__[{name!r}] = {text}")
+        elif not name.isidentifier() or _assigns_itself(type(owner), "__delattr__" if deleted else "__setattr__"):
+            base = self._import(torch.nn.Module) if isinstance(owner, torch.nn.Module) else "type" if isinstance(owner, type) else "object"
+            self._lines.append(f"{base}.__delattr__({target}, {name!r})" if deleted else f"{base}.__setattr__({target}, {name!r}, {text})")
         else:
-            self._lines.append(f"{self.expression(owner)}.{name} = {self.expression(value)}")
+            self._lines.append(f"del {target}.{name}" if deleted else f"{target}.{name} = {text}")
 
     def _put_items(self, target: str, container: Any, added: Any) -> None:
         if isinstance(added, dict):
@@ -420,6 +427,18 @@ def _last_writes(effects: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     last = {(id(owner), name): index for index, (_, owner, name, _) in enumerate(effects)}
     return [effect for index, effect in enumerate(effects) if last[(id(effect[1]), effect[2])] == index]
 
+
+
+def _assigns_itself(cls: type, method: str) -> bool:
+    """Whether a class has Python code of its own for assignments (or deletions)."""
+    found = static_lookup(cls, method)
+    return isinstance(found, types.FunctionType) and found is not getattr(torch.nn.Module, method)
+
+
+def _runs_python(cls: type, name: str) -> bool:
+    """Whether assigning the attribute calls a property or another descriptor written in Python."""
+    found = static_lookup(cls, name)
+    return isinstance(found, property) or isinstance(static_lookup(type(found), "__set__"), types.FunctionType)
 
 
 def _leads_to(module: str, name: str, value: Any) -> bool:

@@ -23,6 +23,7 @@ class TwinCode:
         tree = ast.parse(split.text)
         definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         rewritten = [node for node in definitions if node.name not in self.eager_names][-1]
+        rewritten.name = "_rewritten"           # not its own: a function that calls itself means the global, or a cell of the original
         explored = _Explore(DataTests(rewritten))
         explored.visit(rewritten)
         self.origins = explored.origins         # of each truth test by number
@@ -42,7 +43,7 @@ class TwinCode:
         module = compile(factory, file, "exec", dont_inherit=True, flags=original.co_flags & _FUTURE)
         outer = next(c for c in module.co_consts if isinstance(c, types.CodeType) and c.co_name == "factory")
         inside = {c.co_name: c for c in outer.co_consts if isinstance(c, types.CodeType)}
-        self.function = inside[rewritten.name].replace(co_qualname=original.co_qualname)
+        self.function = inside[rewritten.name].replace(co_qualname=original.co_qualname, co_name=original.co_name)
         self.eager = {name: inside[name] for name in self.eager_names}
 
 

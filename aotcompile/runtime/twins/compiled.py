@@ -91,7 +91,8 @@ class _Code:
         tree = ast.parse(split.text)
         eager_names = {eager for _, eager in split.regions.values()}
         definitions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        name = [node.name for node in definitions if node.name not in eager_names][-1]
+        rewritten = [node for node in definitions if node.name not in eager_names][-1]
+        rewritten.name = "_rewritten"           # not its own: a function that calls itself means the global, or a cell of the original
         # What else the text defines (a marker class for variables without a value) is made once and reached through cells, like the stubs.
         helpers = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         exec(compile(ast.Module(helpers, []), "<aotcompile helpers>", "exec", dont_inherit=True), self.helpers)
@@ -108,7 +109,7 @@ class _Code:
         linecache.cache[file] = (len(split.text), None, split.text.splitlines(keepends=True), file)
         inside = {code.co_name: code for code in _codes(next(code for code in _codes(module) if code.co_name == "factory"))}
         self.eager = {eager: _named(inside[eager], eager) for eager in eager_names}
-        self.function = _named(inside[name], original.co_qualname, original.co_name)
+        self.function = _named(inside[rewritten.name], original.co_qualname, original.co_name)
         self._check_free_variables(split)
 
     def _check_free_variables(self, split: SplitFunction) -> None:
