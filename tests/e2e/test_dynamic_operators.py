@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,3 +80,29 @@ def test_pooling_in_training() -> None:
         torch.testing.assert_close(b.grad, a.grad)
     [region] = aotcompile.info(built).report().regions
     assert region.hits == 3, region.last_miss
+
+
+def doubled(x: torch.Tensor) -> Any:
+    return x * 2 + x.shape[0]
+
+
+def marked(**marks: Any) -> torch.Tensor:
+    """An example with the attributes that torch's own functions leave on a tensor."""
+    x = torch.randn(4, 3)
+    for name, value in marks.items():
+        setattr(x, f"_dynamo_{name}", value)
+    return x
+
+
+@pytest.mark.parametrize(("marks", "served", "dynamic"), [
+    ({"dynamic_indices": {0}}, [2, 9], None), ({"weak_dynamic_indices": {0}}, [2, 9], None), ({"unbacked_indices": {-2}}, [2, 9], None),
+    ({"dynamic_indices": {0}, "dynamic_range": [SimpleNamespace(dim=0, min=2, max=6)]}, [2], None), ({}, [], None), ({}, [2, 9], True),
+    ({"static_indices": {0}}, [], True),
+])
+def test_marks_on_example_tensors(marks: dict[str, Any], served: list[int], dynamic: bool | None) -> None:
+    built = aotcompile.compile(doubled, example_inputs=((marked(**marks),), {}), dynamic=dynamic)
+    for size in (4, 2, 9):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(built(x), doubled(x))
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 1 + len(served), region.last_miss

@@ -135,9 +135,7 @@ class Capture:
         return fake
 
     def _make_fake(self, real: torch.Tensor, number: int) -> FakeTensor:
-        dynamic = dict(self._dimensions.get(id(real), {}))
-        for dimension in getattr(real, "_dynamo_dynamic_indices", ()):
-            dynamic.setdefault(dimension, DimensionSpec(f"arg{number}_{dimension}"))
+        dynamic = {**_marked_dimensions(real, number), **self._dimensions.get(id(real), {})}
         sizes: list[Any] = list(real.shape)
         for dimension, spec in dynamic.items():
             sizes[dimension] = self.symbols.size(spec.name, real.shape[dimension], spec.minimum, spec.maximum)
@@ -403,6 +401,21 @@ class Capture:
             state["grad_enabled"] = grad
         state["default_dtype"] = str(torch.get_default_dtype()).removeprefix("torch.")
         return [Guard("state", None, {name: value}) for name, value in sorted(state.items())]
+
+
+def _marked_dimensions(real: torch.Tensor, number: int) -> dict[int, DimensionSpec]:
+    """What `torch._dynamo.mark_dynamic`, ``maybe_mark_dynamic`` and ``mark_unbacked`` say of a tensor."""
+    ranges = {found.dim % real.dim(): found for found in getattr(real, "_dynamo_dynamic_range", ())}
+    marked = {dimension % real.dim() for name in _DYNAMIC_MARKS for dimension in getattr(real, name, ())}
+    specs = {}
+    for dimension in sorted(marked):
+        known = ranges.get(dimension)
+        low, high = (known.min or 0, known.max) if known is not None else (0, None)
+        specs[dimension] = DimensionSpec(f"arg{number}_{dimension}", low, high)
+    return specs
+
+
+_DYNAMIC_MARKS = ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices")
 
 
 def _autocast_state() -> dict[str, Any]:
