@@ -455,3 +455,17 @@ def test_internal_error_is_a_break(monkeypatch: pytest.MonkeyPatch) -> None:
     hits, _, breaks = counts(made)
     assert hits >= 1 and breaks == 1
     assert aotcompile.info(made).breaks[0].code == "AOT299"
+
+
+def annotated(parts: list[torch.Tensor]) -> torch.Tensor:
+    kept = torch.jit.annotate(list[torch.Tensor], [])
+    for part in parts:
+        kept.append(part * 2)
+    return torch.cat(kept)
+
+
+def test_types_for_torch_jit() -> None:
+    parts = [torch.randn(2), torch.randn(3)]
+    made = compiled(annotated, parts)
+    equal(annotated, made, parts)
+    assert counts(made) == (1, 0, 0)

@@ -403,6 +403,12 @@ def _other_tracers(i: "Interpreter") -> bool:
     return False
 
 
+@lookaside(torch.jit.annotate)
+def _annotate(i: "Interpreter", the_type: Any, the_value: Any) -> Any:
+    """A type for torch.jit's compiler; nothing anywhere else."""
+    return the_value
+
+
 @lookaside(importlib.util.find_spec)
 def _find_specification(i: "Interpreter", *arguments: Any) -> Any:
     """What is installed: versions are checked when a package is loaded."""
