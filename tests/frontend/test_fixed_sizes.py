@@ -64,3 +64,20 @@ def test_what_torch_asked_before_is_asked_again_by_the_program() -> None:
         torch.testing.assert_close(built(x), multiplies_then_asks(x))
     [region] = aotcompile.info(built).report().regions
     assert region.hits == 3 and region.last_miss is not None and "s0 != 1" in region.last_miss
+
+
+def fixes_before_it_reads(x: torch.Tensor) -> torch.Tensor:
+    parts = [x * 2, x + 1]
+    print(end="")
+    first = parts[0].view(3, 2)
+    return first.sum() + parts[1].sin()
+
+
+def test_a_size_that_is_a_constant_before_its_second_tensor_is_read() -> None:
+    built = aotcompile.compile(fixes_before_it_reads, example_inputs=((torch.randn(6),), {}), dynamic_shapes=({0: "B"},), backend="eager")
+    x = torch.randn(6)
+    torch.testing.assert_close(built(x), fixes_before_it_reads(x))
+    regions = aotcompile.info(built).report().regions
+    assert [(r.hits, r.eager) for r in regions] == [(1, False), (1, False)]
+    with pytest.raises(RuntimeError, match="shape"):
+        built(torch.randn(8))

@@ -83,8 +83,8 @@ class SymbolTable:
         return self._by_name[name, hint]
 
     def define(self, value: torch.SymInt, input_number: int, dimension: int) -> None:
-        symbol = self.symbols[value.node.expr]
-        if symbol.input < 0:
+        symbol = self.symbols.get(value.node.expr)              # None: the code has made it a constant before it came to this tensor
+        if symbol is not None and symbol.input < 0:
             symbol.input, symbol.dimension = input_number, dimension
 
     def number(self, value: int | float, input_number: int, name: str, general: bool) -> torch.SymInt | torch.SymFloat:
