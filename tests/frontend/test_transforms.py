@@ -156,6 +156,45 @@ def test_error_of_torchs_own_is_raised() -> None:
         made(x)
 
 
+class Fivefold(torch.autograd.Function):
+    """Its derivative is five times that of the square it computes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x ** 2
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 10 * ctx.saved_tensors[0]
+
+
+def doubled_gradient(x: torch.Tensor) -> Any:
+    def hooked(t: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.register_hook(lambda gradient: gradient * 3)
+        return (y * t).sum(0)
+
+    return vmap(hooked)(x.detach())
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: vmap(Fivefold.apply)(x) + 1,
+    lambda x: grad(lambda t: Fivefold.apply(t).sum())(x),
+    lambda x: vmap(lambda t: Fivefold.apply(x) * t)(x.detach()),
+    doubled_gradient,
+], ids=["vmap", "grad", "captured", "hook"])
+def test_what_has_a_derivative_of_its_own_is_left_outside(function: Callable[[torch.Tensor], Any]) -> None:
+    x = torch.randn(4, 3, requires_grad=True)
+    made = aotcompile.compile(function, example_inputs=((x,), {}), backend="aot_eager")
+    torch.testing.assert_close(with_gradients(made, x), with_gradients(function, x))
+
+
 # ---- functional_call ----------------------------------------------------------------------------------------------------------------------
 
 

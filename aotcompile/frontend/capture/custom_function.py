@@ -34,6 +34,8 @@ class Context(torch.autograd.function.FunctionCtx):
 def apply(i: "Interpreter", cls: type[torch.autograd.Function], *arguments: Any, **keywords: Any) -> Any:
     """``cls.apply(*arguments)``."""
     name = cls.__qualname__
+    if i.recorder.transforms.active:
+        raise GraphBreak("AOT205", f"the autograd function {name} is called inside a transform of torch.func")
     if keywords:
         raise GraphBreak("AOT205", f"{name}.apply with keyword arguments")
     given = tuple(map(i.outside.whole_inside, arguments))

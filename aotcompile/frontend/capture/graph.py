@@ -94,7 +94,7 @@ class GraphRecorder(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
         keywords = keywords or {}
         if self.transforms.active:
-            return function(*arguments, **keywords)              # what it comes down to is recorded
+            return self._in_transform(function, arguments, keywords)
         if function is _T.__bool__:
             raise branch_on_value()
         if function is _T.item:
@@ -128,6 +128,29 @@ class GraphRecorder(TorchFunctionMode):
                 return function(*arguments, **keywords)
         finally:
             self._composing = False
+
+    def _in_transform(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A torch call of a transformed function (or of torch.func for it): it runs, and what it comes down to is recorded."""
+        if function in READS_VALUE or function in (_T.item, _T.tolist, _T.__bool__):
+            raise value_needed(READS_VALUE.get(function, f".{getattr(function, '__name__', '')}()"))
+        of_functorch = function is torch.autograd.grad or function is _T.requires_grad_ and not isinstance(arguments[0], FakeTensor)
+        if function in NOT_IN_GRAPH and not of_functorch:
+            raise GraphBreak("AOT205", f"{NOT_IN_GRAPH[function]} is not part of a graph")
+        name = getattr(function, "__name__", "")
+        if name == "__set__":
+            raise GraphBreak("AOT208", f"an assignment to a tensor's .{_property_name(function)}")
+        if name == "__get__" and _property_name(function) in ("grad", "grad_fn", "_base", "names"):
+            return self._property(function, arguments)
+        if name == "__get__" and _property_name(function) == "requires_grad":
+            self.reads_requires_grad = True
+        return function(*arguments, **keywords)
+
+    def below_transforms(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The operator that a call inside a transform has come down to, on plain stand-ins."""
+        name = _base_name(function)
+        if name in _ABSOLUTE_OFFSET and self._starts_at(arguments[_ABSOLUTE_OFFSET[name]:], keywords):
+            return self._from_storage_start(name, function, arguments, keywords)
+        return self.call(function, arguments, keywords)
 
     @staticmethod
     def _starts_at(rest: tuple[Any, ...], keywords: dict[str, Any]) -> bool:

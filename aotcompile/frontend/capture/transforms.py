@@ -78,7 +78,7 @@ class TransformRecorder:
         if arguments and isinstance(arguments[0], (int, float, complex)) and str(function._schema.arguments[0].type) == "Tensor":
             arguments = (self._number(arguments[0]), *arguments[1:])
         with torch._C.DisableTorchFunction():
-            return self._recorder.call(function, self._constants(arguments), self._constants(keywords))
+            return self._recorder.below_transforms(function, self._constants(arguments), self._constants(keywords))
 
     def _number(self, value: complex) -> Any:
         """A Python number that torch has made a tensor of, of the widest type of its kind, for an operator of one tensor."""
