@@ -50,6 +50,13 @@ def buffer_name(index: int) -> str:
     return f"buf{index}"
 
 
+def enclosing_class(qualname: str) -> str:
+    """The innermost class whose body a function stands in, "" for none: ``Net`` of "make.<locals>.Net.forward.<locals>.inner"."""
+    parts = qualname.split(".")
+    classes = [part for part, after in zip(parts, parts[1:]) if part != "<locals>" and after != "<locals>"]
+    return classes[-1] if classes else ""
+
+
 def mangled(name: str, class_name: str | None) -> str:
     """Python's mangling of class-private names: ``__x`` in ``class Net`` is ``_Net__x`` (language reference, 6.2.1)."""
     bare = (class_name or "").lstrip("_")

@@ -88,3 +88,10 @@ def test_names_do_not_depend_on_the_hash_seed() -> None:
 def test_unique() -> None:
     assert names.unique("a", {"b"}) == "a"
     assert names.unique("a", {"a", "a_2"}) == "a_3"
+
+
+@pytest.mark.parametrize(("qualname", "expected"), [
+    ("f", ""), ("Net.forward", "Net"), ("make.<locals>.f", ""), ("make.<locals>.Net.forward.<locals>.inner", "Net"), ("A.B.f", "B"),
+])
+def test_enclosing_class(qualname: str, expected: str) -> None:
+    assert names.enclosing_class(qualname) == expected

@@ -183,3 +183,26 @@ def test_a_function_with_a_break_that_calls_itself() -> None:
 
     made = compiled(inner, torch.ones(2), 3)
     torch.testing.assert_close(made(torch.ones(2), 3), inner(torch.ones(2), 3))
+
+
+def raising(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    print(end="")
+    if x.shape[0] > 1:
+        raise ValueError("too long")
+    return y.cos()
+
+
+def checked(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    if y.sum() > 100:
+        raise ValueError("too large")
+    return y.cos()
+
+
+def test_an_example_that_raises_is_told(recwarn: Any) -> None:
+    explanation = aotcompile.explain(raising, example_inputs=((torch.ones(2),), {}))
+    note, = [note for function in explanation.functions for note in function.notes if note.code == "AOT218"]
+    assert "ValueError: too long" in note.message and note.span is not None and note.span.line == raising.__code__.co_firstlineno + 4
+    explanation = aotcompile.explain(checked, example_inputs=((torch.ones(2),), {}))                 # only the other side raises
+    assert not [note for function in explanation.functions for note in function.notes if note.code == "AOT218"]

@@ -276,3 +276,36 @@ def test_python_code_of_an_assignment_runs_once() -> None:
     torch.testing.assert_close(made(got, got_frozen, torch.ones(2)), result)
     assert (vars(got), got_frozen.scale) == (vars(want), want_frozen.scale)
     assert hits(made) == 1
+
+
+class Private:
+    __factor = 2.0
+
+    def __init__(self) -> None:
+        self.__calls = 0
+
+    @property
+    def __noisy(self) -> float:
+        print(end="")
+        return self.__factor
+
+    def __apply(self, x: torch.Tensor) -> torch.Tensor:
+        print(end="")
+        return x.cos() * self.__factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        __local = x.sin()
+        print(end="")
+        self.__calls += 1
+        x = self.__apply(__local + self.__noisy)
+        return (lambda y, factor=self.__factor: y * factor)(x) + dict(__calls=1)["__calls"]
+
+
+def test_private_names_in_a_function_with_breaks() -> None:
+    want = Private().forward(torch.ones(2))
+    owner = Private()
+    made = compiled(owner.forward, torch.ones(2))
+    torch.testing.assert_close(made(torch.ones(2)), want)
+    assert vars(owner) == {"_Private__calls": 1}
+    assert {"Private.forward:r0", "Private.forward:r1", "Private.__apply:r0"} <= {
+        region.name for region in aotcompile.info(made).report().regions if region.hits}

@@ -34,6 +34,10 @@ class Branches:
         self._seen.add((site, not truth))
         return truth is not self._sleeping_child()
 
+    def on_its_own_side(self) -> bool:
+        """Whether this process has taken no side but those that the program takes."""
+        return self._waker is None
+
     def _sleeping_child(self) -> bool:
         """True in the child, once it is woken up."""
         ours, theirs = multiprocessing.Pipe()

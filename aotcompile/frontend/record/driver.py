@@ -14,7 +14,7 @@ from typing import Any, Callable, Sequence
 import torch
 
 from aotcompile.base.diagnostic import Diagnostic
-from aotcompile.base.names import numbered
+from aotcompile.base.names import enclosing_class, numbered
 from aotcompile.base.span import Span
 from aotcompile.frontend.bytecode import BytecodeBreak, BytecodeSource, BytecodeSplit, break_at, split_bytecode
 from aotcompile.frontend.capture.region import Dimensions, DynamicNumbers
@@ -67,7 +67,7 @@ class _State:
             self.split = split_bytecode(self.source, self.instructions, keep)
             return
         self.split = split_function(self.source.text, self.breaks, first_line=self.source.first_line, freevars=self.source.freevars,
-                                    settled=self.source.settled, region_filter=keep)
+                                    settled=self.source.settled, region_filter=keep, class_name=enclosing_class(self.source.qualname))
 
     def locate(self) -> Locator:
         if self.locator is None:
@@ -106,7 +106,6 @@ class Frontend:
     def __init__(self, entries: Sequence[EntryCalls], tools: Tools) -> None:
         self._entries, self._tools = entries, tools
         self._states: dict[Key, _State] = {entry.source.key: _State(entry.source) for entry in entries}
-        self._exceptions: list[str] = []
 
     def keys(self) -> list[Key]:
         """(module, qualified name, code digest) of the entries and of every callee that was split."""
@@ -214,10 +213,17 @@ class Frontend:
             elif isinstance(record, FoundNote):
                 self._states[record.key].notes.append(record.note)
             elif isinstance(record, FoundException):
-                self._exceptions.append(record.text)
+                self._note_exception(record)
         for state in changed.values():
             state.resplit()
         return bool(changed)
+
+    def _note_exception(self, record: FoundException) -> None:
+        state = self._states.get(record.key) if record.key is not None else None
+        if state is not None:
+            place = Span(state.source.file, record.line or state.source.first_line, function=state.source.qualname)
+            message = f"the example raised {record.text} here; what comes after it was not seen and runs eagerly."
+            state.notes.append(Diagnostic("AOT218", "note", message, place, "Where the function is to go on, give an example that does."))
 
     def _add_break(self, state: _State, record: FoundBreak) -> bool:
         if isinstance(state.source, BytecodeSource):

@@ -87,9 +87,11 @@ class FoundBreak:
 
 @dataclass(frozen=True)
 class FoundException:
-    """The program raised (which may be just what the example is about)."""
+    """The program raised (which may be just what the example is about), with the split function and its line in the user's file, if it was in one."""
 
     text: str
+    key: Key | None = None
+    line: int = 0
 
 
 @dataclass
@@ -433,12 +435,23 @@ def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, 
         except Exception as error:      # noqa: BLE001 - the user's program may raise anything; it is reported
             if _is_ours(error):
                 raise
-            recording.send(FoundException(f"{type(error).__name__}: {error}"))
+            if recording.branches.on_its_own_side():
+                recording.send(_exception(recording, error))
     except BaseException:               # noqa: BLE001 - a defect of ours goes to the parent, which raises it
         recording.send(traceback.format_exc())
     finally:
         recording.branches.finish()
         os._exit(0)
+
+
+def _exception(recording: Recording, error: Exception) -> FoundException:
+    text, found, trace = f"{type(error).__name__}: {error}".splitlines()[0], FoundException(""), error.__traceback__
+    while trace is not None:
+        for (key, _), code in recording.codes.items():
+            if trace.tb_frame.f_code is code.function:
+                found = FoundException("", key, recording.splits[key].line_map.get(trace.tb_lineno, 0))
+        trace = trace.tb_next
+    return FoundException(text, found.key, found.line)
 
 
 def _is_ours(error: BaseException) -> bool:

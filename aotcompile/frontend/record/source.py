@@ -11,6 +11,7 @@ import types
 from dataclasses import dataclass
 from typing import Iterator, Sequence
 
+from aotcompile.base.names import enclosing_class, mangled
 from aotcompile.base.span import Span
 from aotcompile.frontend.interpret.opcodes.decode import Position
 
@@ -150,6 +151,7 @@ class Locator:
     def __init__(self, source: FunctionSource) -> None:
         self._source = source
         self._tree = ast.parse(source.text)
+        _mangle(self._tree, enclosing_class(source.qualname))
 
     def span(self, node: ast.AST) -> Span:
         shift = self._source.first_line - 1
@@ -180,6 +182,15 @@ class Locator:
 
     def generated_statement(self, line: int) -> ast.stmt | None:
         return _statement_on(self._tree, line - self._source.first_line + 1)
+
+
+def _mangle(tree: ast.AST, class_name: str) -> None:
+    """The names as they stand in split text (see `split.split`)."""
+    for node in ast.walk(tree) if class_name else ():
+        for field_name in ("id", "attr", "name", "asname", "arg") if not isinstance(node, ast.keyword) else ():
+            name = getattr(node, field_name, None)
+            if isinstance(name, str):
+                setattr(node, field_name, mangled(name, class_name))
 
 
 def _at(tree: ast.AST, wanted: tuple[int, int, int, int]) -> ast.expr | ast.stmt | None:

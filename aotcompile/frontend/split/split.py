@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 import libcst as cst
 
 from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.base.names import mangled
 from aotcompile.base.span import Span
 from aotcompile.frontend.split.expressions import Expressions, Scope
 from aotcompile.frontend.split.flow import Flow, local_names
@@ -163,11 +164,17 @@ def _region_lines(region: RegionSource, planned: Region, offset: int) -> dict[in
 
 
 class _Mangle(cst.CSTTransformer):
-    """Private names of a class (``__x`` -> ``_Net__x``), which Python changes only inside the class body."""
+    """Private names of a class (``__x`` -> ``_Net__x``), which Python changes only inside the class body; not the keywords of calls, and not what
+    stands in a class of its own."""
 
     def __init__(self, class_name: str) -> None:
-        self.prefix = "_" + class_name.lstrip("_")
+        self.class_name = class_name
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
+        return False
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        name = updated_node.value
-        return updated_node.with_changes(value=self.prefix + name) if name.startswith("__") and not name.endswith("__") else updated_node
+        return updated_node.with_changes(value=mangled(updated_node.value, self.class_name))
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+        return updated_node.with_changes(keyword=original_node.keyword)
