@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import aotcompile
+from aotcompile.frontend.record.recorder import RecordingStub
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TABLE: dict[int, torch.Tensor] = {}
@@ -100,3 +101,34 @@ def test_a_list_given_is_no_state() -> None:
     torch.testing.assert_close([made(x, found), made(x, found)], [x + 1, x + 2])
     [region] = aotcompile.info(made).report().regions
     assert region.hits == 1 and len(found) == 2
+
+
+class Flag:
+    up = False
+    depth: int | None = None
+
+
+FLAG = Flag()
+FLAG.up, FLAG.depth = False, None
+
+
+def with_a_flag(x: torch.Tensor, leave_up: bool) -> torch.Tensor:
+    FLAG.up, FLAG.depth = True, x.ndim
+    y = x * 2 if FLAG.up else x
+    FLAG.up, FLAG.depth = leave_up, None
+    return y
+
+
+@pytest.mark.parametrize("leave_up", [False, True])
+def test_what_is_put_back_is_no_other_situation(leave_up: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second capture then: models set flags while they run."""
+    runs = []
+    capture = RecordingStub.capture
+    monkeypatch.setattr(RecordingStub, "capture", lambda stub, arguments: runs.append(capture(stub, arguments)) or runs[-1])
+    made = aotcompile.compile(with_a_flag, example_inputs=((torch.ones(3), leave_up), {}), backend="eager", training=False)
+    [found] = [captured for captured in runs if captured is not None][:1]
+    assert bool(found.changed) == leave_up
+    for _ in range(2):
+        FLAG.up = False
+        assert torch.equal(made(torch.ones(3), leave_up), torch.full((3,), 2.0)) and (FLAG.up, FLAG.depth) == (leave_up, None)
+    FLAG.up = False

@@ -255,8 +255,10 @@ class Capture:
         return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed())
 
     def _changed(self) -> frozenset[tuple[str, ...]]:
-        """The roots of what has attributes or items that change."""
-        owners = [owner for _, owner, _, _ in self.outside.effects] + [container for container, _ in self.outside.put_items()]
+        """The roots of what has attributes or items that are others after the call: one that is put back (a flag that is set meanwhile) is not."""
+        last = {(id(owner), name): (owner, name, value) for _, owner, name, value in self.outside.effects}
+        owners = [owner for owner, name, value in last.values() if not _is_put_back(owner, name, value)]
+        owners += [container for container, _ in self.outside.put_items()]
         owners += [container for container, _, _ in self.outside.changed_containers()]
         return frozenset(path.root for path in map(self.outside.path_of, owners) if path is not None)
 
@@ -424,6 +426,18 @@ def _autocast_state() -> dict[str, Any]:
         enabled = torch.is_autocast_enabled(device)
         state[f"autocast_{device}"] = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if enabled else None
     return state
+
+
+_CONSTANTS = (bool, int, float, str, bytes, type(None))
+
+
+def _is_put_back(owner: Any, name: str, value: Any) -> bool:
+    """Whether the last value written to an attribute (or a global) is the one it has outside, which no capture changes."""
+    table = owner if type(owner) is dict else getattr(owner, "__dict__", {})
+    if name not in table:
+        return False
+    before = table[name]
+    return value is before or type(value) in _CONSTANTS and type(value) is type(before) and value == before
 
 
 def _symbolic_strides(sizes: list[Any], real: torch.Tensor) -> list[Any]:
