@@ -26,9 +26,9 @@ def test_distance_from_float64(cases: Any) -> None:
     def off(by: float, zero: float = 0.0, number: int = 1) -> dict[str, Any]:
         return {"result": (exact["result"] + by).float(), "gradients": [torch.full((3,), zero), torch.tensor([number, 2])]}
 
-    assert not cases.further_from_exact(off(1e-2), off(-1.5e-2), exact)
-    assert "tensor 0" in cases.further_from_exact(off(1e-3), off(1e-2), exact)                # ten times as far as eager
-    assert "tensor 0" in cases.further_from_exact(off(1.0), off(1.0), exact)                  # as far as eager, but both are guesses
-    assert not cases.further_from_exact(off(1e-3), off(1e-3, zero=1e-7), exact)               # rounding where the exact gradient is zero
-    assert "tensor 1" in cases.further_from_exact(off(1e-3), off(1e-3, zero=1e-3), exact)
-    assert "another torch.int64" in cases.further_from_exact(off(1e-3), off(1e-3, number=3), exact)
+    assert not cases.further_from_exact([off(0.0), off(1e-2)], off(-1.5e-2), exact)
+    assert "tensor 0" in cases.further_from_exact([off(1e-3)], off(1e-2), exact)                # ten times as far as eager
+    assert "tensor 0" in cases.further_from_exact([off(1.0)], off(1.0), exact)                  # as far as eager, but both are guesses
+    assert not cases.further_from_exact([off(1e-3)], off(1e-3, zero=1e-7), exact)               # rounding where the exact gradient is zero
+    assert "tensor 1" in cases.further_from_exact([off(1e-3)], off(1e-3, zero=1e-3), exact)
+    assert "another torch.int64" in cases.further_from_exact([off(1e-3)], off(1e-3, number=3), exact)
