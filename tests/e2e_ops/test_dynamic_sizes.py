@@ -168,3 +168,16 @@ def test_random_programs(seed: int) -> None:
         torch.testing.assert_close(compiled(x, y), wanted, rtol=1e-4, atol=1e-4)
     region, = aotcompile.info(compiled).report().regions
     assert region.hits >= 2 and region.misses >= 1, (text, region.last_miss)
+
+
+def test_positions_within_a_size_of_0() -> None:
+    """The kernel computes ``i % T`` for all lanes, also where the part of size ``T*n`` is empty: the CPU would trap."""
+    def run(x: torch.Tensor, y: torch.Tensor, n: int) -> torch.Tensor:
+        return torch.cat([(x * 2).repeat(1, n, 1), y], 1)
+
+    compiled = aotcompile.compile(run, example_inputs=((torch.randn(3, 6, 4), torch.randn(3, 5, 4), 2), {}), dynamic=True, training=False)
+    for size in (6, 3, 1, 0):
+        x, y = torch.randn(2, size, 4), torch.randn(2, 3, 4)
+        torch.testing.assert_close(compiled(x, y, 2), run(x, y, 2))
+    region, = aotcompile.info(compiled).report().regions
+    assert region.hits == 4, region.last_miss

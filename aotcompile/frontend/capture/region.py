@@ -292,8 +292,10 @@ class Capture:
         for key, place in self._fixed.items():
             symbol = self.symbols.symbols.get(key)
             value = self.symbols.environment.replace(key)
-            if symbol is not None and value.is_number and (symbol.kind == "size" or symbol.general):
-                path = self._inputs[symbol.input][1]
+            if symbol is None or not value.is_number:
+                continue
+            path = self._inputs[symbol.input][1]
+            if symbol.kind == "size" or symbol.general and all(step[0] == "item" for step in path.steps):     # not a counter, which no one asked for
                 what = f"size {path}.shape[{symbol.dimension}]" if symbol.kind == "size" else f"number {path}"
                 notes.append(Diagnostic("AOT216", "note", f"the dynamic {what} is fixed to {value}: this needs its value.", place,
                                         "Give another example input for each size that matters, or write it with tensor operations."))

@@ -419,8 +419,10 @@ template <int N, typename L> AOT_INLINE Mask<N> in_range(const Vector<int64_t, N
   return wanted & inside;
 }
 
-AOT_INLINE int64_t floor_divide(int64_t a, int64_t b) { int64_t q = a / b; return q - (a % b != 0 && (a < 0) != (b < 0)); }
-AOT_INLINE int64_t floor_modulo(int64_t a, int64_t b) { int64_t m = a % b; return m + (m != 0 && (m < 0) != (b < 0) ? b : 0); }
+// By a size of 0, as by 1: an index is computed for lanes that are masked off too, and the CPU would trap.
+AOT_INLINE int64_t not_zero(int64_t divisor) { return divisor + (divisor == 0); }
+AOT_INLINE int64_t floor_divide(int64_t a, int64_t b) { b = not_zero(b); int64_t q = a / b; return q - (a % b != 0 && (a < 0) != (b < 0)); }
+AOT_INLINE int64_t floor_modulo(int64_t a, int64_t b) { b = not_zero(b); int64_t m = a % b; return m + (m != 0 && (m < 0) != (b < 0) ? b : 0); }
 AOT_INLINE int64_t minimum_index(int64_t a, int64_t b) { return a < b ? a : b; }
 AOT_INLINE int64_t maximum_index(int64_t a, int64_t b) { return a > b ? a : b; }
 

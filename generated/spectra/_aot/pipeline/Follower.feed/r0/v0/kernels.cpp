@@ -1,5 +1,5 @@
 // Kernels of one compiled variant. C ABI: int32_t kernel(void *const *buffers, const int64_t *sizes), 0 on success.
-// Support headers: aotcompile/codegen/cpp/include, version cc62fdd8e651
+// Support headers: aotcompile/codegen/cpp/include, version d58aac875131
 #include "aotcompile_parallel.h"
 
 using namespace aotcompile;
