@@ -9,6 +9,7 @@ a region for each side of a branch, a loop that stays a loop and whose condition
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
@@ -49,19 +50,24 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:                # noq
 
 
 def scan(combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
-    """``torch._higher_order_ops.scan``: (what is carried at the end, the outputs stacked along ``dim``). Raises RuntimeError for an empty ``dim``."""
+    """``torch._higher_order_ops.scan``: (what is carried at the end, the outputs stacked along ``dim``; before torch 2.12 or so along dimension 0).
+    Raises RuntimeError for an empty ``dim`` before torch 2.14."""
     leaves, structure = _pytree.tree_flatten(xs)
     if not leaves:
         return init, []
     axis = dim if dim >= 0 else dim + leaves[0].ndim
-    if any(leaf.ndim <= axis for leaf in leaves) or any(leaf.shape[axis] == 0 for leaf in leaves):
+    if any(leaf.ndim <= axis for leaf in leaves) or not _SCANS_NOTHING and any(leaf.shape[axis] == 0 for leaf in leaves):
         raise RuntimeError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
     carry, results, length = init, [], leaves[0].shape[axis]
+    if length == 0:
+        one = [leaf.new_zeros([size for number, size in enumerate(leaf.shape) if number != axis]) for leaf in leaves]
+        _, result = combine_fn(init, _pytree.tree_unflatten(one, structure))
+        return carry, _pytree.tree_map(lambda leaf: leaf.narrow(axis, 0, 0), _stacked([result], axis))
     for step in range(length):
         index = length - 1 - step if reverse else step
         carry, result = combine_fn(carry, _pytree.tree_unflatten([leaf.select(axis, index) for leaf in leaves], structure))
         results.append(result)
-    return carry, _stacked(results[::-1] if reverse else results, axis)
+    return carry, _stacked(results[::-1] if reverse else results, axis if _STACKS_ALONG_DIM else 0)
 
 
 def _stacked(results: list[Any], axis: int) -> Any:
@@ -77,6 +83,9 @@ def _stacked(results: list[Any], axis: int) -> Any:
     return _pytree.tree_unflatten(stacked, structure)
 
 
+_TORCHS_SCAN: Any = torch._higher_order_ops.scan
+_STACKS_ALONG_DIM = any(isinstance(each, CodeType) and "movedim" in each.co_names for each in _TORCHS_SCAN.__code__.co_consts)
+_SCANS_NOTHING = torch.torch_version.TorchVersion(torch.__version__) >= (2, 14)
 _TORCHS = {torch._higher_order_ops.cond: cond, torch._higher_order_ops.while_loop: while_loop, torch._higher_order_ops.map: map,
            torch._higher_order_ops.scan: scan}
 
