@@ -164,7 +164,7 @@ def test_a_slice_of_the_whole_is_served_by_the_general_variant() -> None:
 
 
 def factors(x: torch.Tensor, s: float) -> Any:
-    return F.leaky_relu(x, s) * s, (x / s).softmax(-1), torch.add(x, x, alpha=s), torch.full((3,), s), x.abs() ** s, torch.lerp(x, x * 2, s)
+    return F.leaky_relu(x, s) * s, (x / s).softmax(-1), torch.add(x, x, alpha=s), torch.full((3,), s), torch.lerp(x, x * 2, s)
 
 
 def roots(x: torch.Tensor, s: float) -> Any:
