@@ -5,7 +5,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-YOUNG, MIDDLE, OLD = 50_000, 10, 100          # allocations, and collections of the generation before, between two collections
+YOUNG, MIDDLE, OLD = 200_000, 10, 100          # allocations, and collections of the generation before, between two collections
 
 
 @contextmanager
