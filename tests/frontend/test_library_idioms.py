@@ -469,3 +469,24 @@ def test_types_for_torch_jit() -> None:
     made = compiled(annotated, parts)
     equal(annotated, made, parts)
     assert counts(made) == (1, 0, 0)
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = torch.nn.LSTM(4, 5, bidirectional=True, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lstm(x)[0].sin()
+
+
+def test_recurrent_modules_are_one_region_and_notice_other_weights() -> None:
+    module, x = Recurrent(), torch.randn(2, 3, 4)
+    made = compiled(module, x)
+    equal(module, made, x)
+    assert counts(made) == (1, 0, 0)
+    other = {name: torch.randn_like(parameter) for name, parameter in module.named_parameters()}
+    torch.testing.assert_close(torch.func.functional_call(made, other, (x,)), torch.func.functional_call(Recurrent(), other, (x,)))
+    with torch.no_grad():
+        module.lstm.weight_ih_l0 = torch.nn.Parameter(torch.randn(20, 4))
+    equal(module, made, x)

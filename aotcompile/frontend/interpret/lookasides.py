@@ -403,6 +403,14 @@ def _other_tracers(i: "Interpreter") -> bool:
     return False
 
 
+@lookaside(*(getattr(torch.nn.RNNBase, name) for name in ("_weights_have_changed",) if hasattr(torch.nn.RNNBase, name)))
+def _weights_have_changed(i: "Interpreter", module: Any) -> bool:
+    """Whether the weights are not those of the module's flat list any more. It asks weak references; reading both guards that they are the same."""
+    flat = i.load_attribute(module, "_flat_weights")
+    names = list(i.iterate(i.load_attribute(module, "_flat_weights_names")))
+    return any(i.load_attribute(module, name) is not i.get_item(flat, number) for number, name in enumerate(names))
+
+
 @lookaside(torch.jit.annotate)
 def _annotate(i: "Interpreter", the_type: Any, the_value: Any) -> Any:
     """A type for torch.jit's compiler; nothing anywhere else."""
