@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import re
-from typing import Any
+from typing import Any, List, Optional  # noqa: UP035
 
 import pytest
 import torch
@@ -458,7 +458,7 @@ def test_internal_error_is_a_break(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def annotated(parts: list[torch.Tensor]) -> torch.Tensor:
-    kept = torch.jit.annotate(list[torch.Tensor], [])
+    kept = torch.jit.annotate(List[torch.Tensor], torch.jit.annotate(Optional[list[torch.Tensor]], []))     # noqa: UP006, UP045
     for part in parts:
         kept.append(part * 2)
     return torch.cat(kept)

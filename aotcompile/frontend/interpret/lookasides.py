@@ -12,6 +12,7 @@ import operator
 import os
 import sys
 import types
+import typing
 import warnings
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -409,6 +410,12 @@ def _weights_have_changed(i: "Interpreter", module: Any) -> bool:
     flat = i.load_attribute(module, "_flat_weights")
     names = list(i.iterate(i.load_attribute(module, "_flat_weights_names")))
     return any(i.load_attribute(module, name) is not i.get_item(flat, number) for number, name in enumerate(names))
+
+
+@lookaside(*{type(form).__getitem__ for form in (typing.List, typing.Tuple, typing.Callable, typing.Optional)})
+def _type_expression(i: "Interpreter", form: Any, parameters: Any) -> Any:
+    """``List[torch.Tensor]`` in a function: the same object each time."""
+    return i.plain(operator.getitem, form, parameters)
 
 
 @lookaside(torch.jit.annotate)
