@@ -34,8 +34,9 @@ _UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__
 
 
 def python_method(value: Any, name: str) -> types.FunctionType | None:
-    """The special method ``name`` of ``value``'s class if it is written in Python (then it must be interpreted, not called natively)."""
-    if isinstance(value, torch.Tensor):
+    """The special method ``name`` of ``value``'s class if it is written in Python (then it must be interpreted, not called natively). Tensors and
+    symbolic numbers stand for objects whose methods are not."""
+    if isinstance(value, (torch.Tensor, *SYMBOLIC)):
         return None
     found = static_lookup(type(value), name)
     return found if isinstance(found, types.FunctionType) else None
