@@ -1,4 +1,5 @@
 """Operators between tensors and Python numbers that come in as arguments."""
+# ruff: noqa: UP031 - "%s" % x is what is tested
 from __future__ import annotations
 
 import operator
@@ -36,3 +37,40 @@ def test_operators_on_a_number_argument(function: Callable[..., Any], number: fl
     torch.testing.assert_close(made(x, number), function(x, number), equal_nan=True)
     region, = aotcompile.info(made).report().regions
     assert region.hits == 1
+
+
+class Named:
+    def __str__(self) -> str:
+        return "named"
+
+
+NAMED = Named()
+WORDS = {"a": 1, "b": 2.5}
+
+
+def in_python(x: torch.Tensor, number: float) -> tuple[Any, ...]:
+    large = number > 2
+    return (x + number, "%s-%d" % (number, number), "%s" % number, "%(a)s %(b).1f" % WORDS, min(number, 2), max(number, 5, 1.5), min(number, number * 2),
+            large is True, large is (number < 9), large is not False)
+
+
+@pytest.mark.parametrize("number", [3, 3.0])
+def test_numbers_in_python_code(number: float) -> None:
+    x = torch.ones(2)
+    made = aotcompile.compile(in_python, example_inputs=((x, number), {}), backend="eager")
+    want, got = in_python(x, number), made(x, number)
+    torch.testing.assert_close(got[0], want[0])
+    assert [(type(value), value) for value in got[1:]] == [(type(value), value) for value in want[1:]]
+
+
+def named(x: torch.Tensor) -> tuple[torch.Tensor, str, str]:
+    y = x.sin()
+    return y.cos(), "%s" % NAMED, "%s" % x.sum()
+
+
+def test_interpolated_objects() -> None:
+    x = torch.ones(2)
+    made = aotcompile.compile(named, example_inputs=((x,), {}), backend="eager")
+    want, got = named(x), made(x)
+    torch.testing.assert_close(got[0], want[0])
+    assert got[1:] == want[1:]

@@ -285,6 +285,8 @@ class Interpreter:
         for side, other in ((left, right), (right, left)):
             if id(side) in self.outside.originals and self.outside.originals[id(side)][0] is other:
                 return True
+            if isinstance(side, torch.SymBool) and isinstance(other, (bool, torch.SymBool)):
+                return self.symbols.truth(left) is self.symbols.truth(right)
         if left is not right and self.type_of(left) is self.type_of(right):
             self.note_different(left, right)
         return left is right

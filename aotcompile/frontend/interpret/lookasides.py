@@ -282,7 +282,9 @@ def _format(i: "Interpreter", value: Any, specification: str = "") -> str:
 def _extreme(i: "Interpreter", function: Any, symbolic: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     values = list(i.native(list, (i.iterate(arguments[0]),), {})) if len(arguments) == 1 else list(arguments)
     if any(isinstance(v, SYMBOLIC) for v in values) and not keywords and all(isinstance(v, (int, float, *SYMBOLIC)) for v in values):
-        return functools.reduce(symbolic, values)
+        if len({i.type_of(v) for v in values}) == 1:
+            return functools.reduce(symbolic, values)
+        values = [i.symbols.fix(v) for v in values]           # of an int and a float, which type the result has depends on the values
     if "key" in keywords and keywords["key"] is not None:
         keywords = {**keywords, "key": i.callback(keywords["key"])}
     elif any(isinstance(v, torch.Tensor) for v in values) and len(values) > 1:

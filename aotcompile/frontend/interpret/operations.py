@@ -56,6 +56,8 @@ def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
         if not isinstance(left, torch.Tensor):
             return operate(i, _INPLACE[function], left, right)
         return i.native(function, (left, right), {})
+    if function is operator.mod and isinstance(left, (str, bytes)):
+        return _interpolate(i, left, right)
     names = _COMPARE.get(function) or (f"__{_SPECIAL[function]}__", f"__r{_SPECIAL[function]}__")
     first, second = python_method(left, names[0]), python_method(right, names[1])
     if first is None and second is None:
@@ -75,6 +77,17 @@ def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         return i.native(function, (left, right), {})
     raise UserException(TypeError(f"unsupported operand type(s): '{type(left).__name__}' and '{type(right).__name__}'"))
+
+
+def _interpolate(i: "Interpreter", template: str | bytes, given: Any) -> Any:
+    """``"%s" % given``."""
+    given = i.outside.whole(given)
+    if _holds_tensor(given):
+        raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
+    for value in given if isinstance(given, tuple) else given.values() if isinstance(given, dict) else (given,):
+        if python_method(value, "__str__") is not None or python_method(value, "__repr__") is not None:
+            raise GraphBreak("AOT203", f"formatting a {type(value).__name__}")
+    return i.native(operator.mod, (template, fix_deep(i, given)), {})
 
 
 def _has(value: Any, name: str) -> bool:
