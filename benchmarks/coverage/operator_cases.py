@@ -123,7 +123,7 @@ def build(case: Case, gradients: bool) -> None:
     """Frontend, graph, lowering, schedule, codegen of one case. What is not built leaves its reason in ``detail``."""
     start = time.perf_counter()
     arguments, keywords = Copies()((case.arguments, case.keywords))
-    situation = Situation(arguments, keywords, {}, (gradients,))
+    situation = Situation(arguments, keywords, grad_modes=(gradients,))
     with torch.random.fork_rng(devices=[]):
         analysis = analyze([EntryGroup(f"operators:{case.name}", case.call, [situation])], run=True)
         case.built = build_functions(analysis, backend="native")
