@@ -309,3 +309,22 @@ def test_private_names_in_a_function_with_breaks() -> None:
     assert vars(owner) == {"_Private__calls": 1}
     assert {"Private.forward:r0", "Private.forward:r1", "Private.__apply:r0"} <= {
         region.name for region in aotcompile.info(made).report().regions if region.hits}
+
+
+class Parent(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        print("parent")
+        return y + 1
+
+
+class Child(Parent):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + 3
+        return super().forward(y) * 2
+
+
+def test_a_break_in_the_method_of_the_base_class(capsys: pytest.CaptureFixture[str]) -> None:
+    made = aotcompile.compile(Child(), example_inputs=((torch.ones(2),), {}), backend="eager")
+    assert made(torch.ones(2)).tolist() == [18.0, 18.0]
+    assert len(hits := [region.hits for region in aotcompile.info(made).report().regions]) == 4 and set(hits) == {1}

@@ -132,3 +132,24 @@ def test_what_is_put_back_is_no_other_situation(leave_up: bool, monkeypatch: pyt
         FLAG.up = False
         assert torch.equal(made(torch.ones(3), leave_up), torch.full((3,), 2.0)) and (FLAG.up, FLAG.depth) == (leave_up, None)
     FLAG.up = False
+
+
+class Total:
+    """Counted in one region, read in another."""
+
+    calls = 0
+
+
+def counts_then_reads(x: torch.Tensor) -> torch.Tensor:
+    Total.calls += 1
+    y = x * 2
+    print("between")
+    return y + Total.calls
+
+
+def test_a_counter_of_another_region_is_an_input(capsys: pytest.CaptureFixture[str]) -> None:
+    Total.calls = 0
+    made = aotcompile.compile(counts_then_reads, example_inputs=((torch.ones(2),), {}), backend="eager")
+    for expected in (3, 4, 5, 6):
+        assert made(torch.ones(2)).tolist() == [expected, expected]
+    assert [(region.hits, region.misses) for region in aotcompile.info(made).report().regions] == [(4, 0), (4, 0)]

@@ -4,13 +4,17 @@
     start = self.position ... self.position = start + length   counted
     if size < self.window: self.window = size                  not counted: a setting that is corrected
 
-A counted number is another at each call, so that it is an input; any other number is part of the situation that is compiled.
+A counted number is another at each call, so that it is an input; any other number is part of the situation that is compiled. Where one region
+counts and another reads, the second call of a recording run shows it (`ChangedNumbers`).
 """
 from __future__ import annotations
 
 import dis
 import functools
 import types
+from dataclasses import dataclass, field
+
+from aotcompile.ir.paths import Path
 
 Name = tuple[str, str]
 """("attribute" | "global" | "local", name)."""
@@ -18,6 +22,28 @@ Name = tuple[str, str]
 _LOADS = {"LOAD_FAST": "local", "LOAD_DEREF": "local", "LOAD_ATTR": "attribute", "LOAD_METHOD": "attribute", "LOAD_GLOBAL": "global",
           "LOAD_NAME": "global"}
 _STORES = {"STORE_FAST": "local", "STORE_DEREF": "local", "STORE_ATTR": "attribute", "STORE_GLOBAL": "global"}
+
+
+@dataclass
+class ChangedNumbers:
+    """The numbers that regions of one recording run write. ``written``: names of attributes and globals, keys of items; ``first``: what a region
+    (``reader``) found at each place that it reads."""
+
+    written: set[object] = field(default_factory=set)
+    first: dict[tuple[object, Path], int | float] = field(default_factory=dict)
+
+    def is_another(self, reader: object, path: Path, value: int | float) -> bool:
+        """Whether a number that some region writes is not what the reader found there before."""
+        before = self.first.setdefault((reader, path), value)
+        return (type(before), before) != (type(value), value) and last_name(path)[1] in self.written
+
+
+def last_name(path: Path) -> tuple[str, object]:
+    """("attribute", name), ("item", key), or the root where there are no steps."""
+    if not path.steps:
+        return str(path.root[0]), path.root[1]
+    step = path.steps[-1]
+    return (str(step[0]), step[1]) if len(step) == 2 else ("", None)
 
 
 @functools.cache

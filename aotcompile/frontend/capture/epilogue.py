@@ -203,6 +203,7 @@ class EpilogueBuilder:
             return self._named(value, self._fetch(path))
         if id(value) in self._open:
             raise RegionRefused("AOT208", "a result that contains itself")
+        self._outside.refuse_to_leave(value)
         self._open.add(id(value))
         text = self._build(value)
         self._open.discard(id(value))
@@ -252,9 +253,10 @@ class EpilogueBuilder:
         if isinstance(value, enum.Enum):
             return f"{self._class(kind)}({self.expression(value.value)})" if isinstance(value, enum.Flag) else f"{self._class(kind)}[{value.name!r}]"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
-            self._outside.refuse_to_leave(value)
             return self._import(value)
         if isinstance(value, types.MethodType):
+            if static_lookup(type(value.__self__), value.__func__.__name__) is value.__func__:
+                return f"{self.expression(value.__self__)}.{value.__func__.__name__}"
             return f"{self._import(types.MethodType)}({self.expression(value.__func__)}, {self.expression(value.__self__)})"
         if kind is functools.partial:
             keywords = "".join(f", **{{{k!r}: {self.expression(v)}}}" for k, v in value.keywords.items())
@@ -265,7 +267,7 @@ class EpilogueBuilder:
     def _build_object(self, value: Any, kind: type) -> str:
         """An instance made inside the region: by its built-in base's content and its attributes, without running its constructor again."""
         if isinstance(value, BaseException):
-            return f"{self._class(kind)}({self._items(value.args)})"
+            return self._build_exception(value, kind)
         if isinstance(value, tuple):
             if hasattr(kind, "_make"):
                 return f"{self._class(kind)}._make([{self._items(value)}])"
@@ -294,6 +296,17 @@ class EpilogueBuilder:
             self._lines.append(f"{name}.update([{self._items(sorted(value, key=repr))}])")
         for attribute, item in _attributes(value, kind):
             self._lines.append(f"object.__setattr__({name}, {attribute!r}, {self.expression(item)})")
+        return name
+
+    def _build_exception(self, value: BaseException, kind: type) -> str:
+        """``BaseException.__new__`` keeps the arguments; an ``__init__`` of its own would be given them once more."""
+        if not hasattr(kind, "__weakref__"):
+            return f"{self._class(kind)}({self._items(value.args)})"
+        made = self._class(kind)
+        name = self._named(value, self._named_line(f"{made}.__new__({', '.join([made, *map(self.expression, value.args)])})"))
+        self._lines.extend(f"{name}.{attribute} = {self.expression(item)}" for attribute, item in value.__dict__.items())
+        if value.__cause__ is not None or value.__suppress_context__:
+            self._lines.append(f"{name}.__cause__ = {self.expression(value.__cause__)}")
         return name
 
     def _class(self, kind: type) -> str:
@@ -355,6 +368,7 @@ class EpilogueBuilder:
         known = self._output_storage.get(_storage(fake))
         if known is not None:
             return f"outputs[{known[0]}]" if known[1] is fake else self._tensor(fake)
+        self._outside.refuse_to_leave(fake)
         self.outputs.append(fake)
         self._output_storage[_storage(fake)] = (len(self.outputs) - 1, fake)
         return f"outputs[{len(self.outputs) - 1}]"

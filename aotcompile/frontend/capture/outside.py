@@ -57,7 +57,7 @@ class Outside:
         self.effects: list[tuple[Any, ...]] = []                            # attribute writes in order
         self.pending: dict[int, Any] = {}                                   # id(container) -> items put into a container that was not read as a whole
         self.dictionaries: dict[int, Any] = {}                              # id(object.__dict__) -> object
-        self.made_at: dict[int, tuple[Any, Any]] = {}                       # id(what cannot leave) -> (it, the calls at the instruction that made it)
+        self._bound: dict[int, tuple[Any, str, Any, int]] = {}              # what cannot leave, why, the calls where it was made, a tensor's version
 
     # ---- guards -------------------------------------------------------------------------------------------------------------------------
 
@@ -66,11 +66,21 @@ class Outside:
         if key not in self.guards:
             self.guards[key] = Guard(kind, path, expected, self._place())
 
+    def bind(self, value: Any, reason: str, chain: Any) -> None:
+        """``value``, made by the last instruction of ``chain``, is not to leave the region: nothing can make it again. Of a tensor, its memory."""
+        self._bound.setdefault(_identity(value), (value, reason, chain, _version(value)))
+
     def refuse_to_leave(self, value: Any) -> None:
-        """Raises a break at the instruction that made ``value``, where that is known: it leaves the region, and nothing can make it again."""
-        _, chain = self.made_at.get(id(value), (None, None))
+        """Raises a break at the instruction that made ``value`` where it is bound."""
+        _, reason, chain, _ = self._bound.get(_identity(value), (None, "", None, 0))
         if chain is not None:
-            raise GraphBreak("AOT208", f"a function made by torch.func ({value.__qualname__}) is used outside the region", chain=chain)
+            raise GraphBreak("AOT208", reason, chain=chain)
+
+    def refuse_changes(self) -> None:
+        """Raises a break at the instruction that made a tensor which is bound and has been changed in place."""
+        for value, _, _, version in self._bound.values():
+            if _version(value) != version:
+                self.refuse_to_leave(value)
 
     def path_of(self, value: object) -> Path | None:
         return self.paths.get(id(value))
@@ -381,6 +391,16 @@ class Outside:
     def written(self, owner: Any, name: str) -> tuple[bool, Any]:
         found = self.writes.get(id(owner))
         return (True, found[name]) if found and name in found else (False, None)
+
+
+def _identity(value: object) -> int:
+    with torch._C.DisableTorchFunction():
+        return int(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) and value.layout is torch.strided else id(value)
+
+
+def _version(value: object) -> int:
+    with torch._C.DisableTorchFunction():
+        return value._version if isinstance(value, torch.Tensor) else 0
 
 
 def _same_content(shadow: Any, snapshot: Any) -> bool:

@@ -10,7 +10,7 @@ import torch.fx
 
 from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.base.span import Span
-from aotcompile.frontend.capture.counters import counted, stores_item
+from aotcompile.frontend.capture.counters import counted, last_name, stores_item
 from aotcompile.frontend.capture.epilogue import EpilogueBuilder
 from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
 from aotcompile.frontend.capture.outside import Outside
@@ -67,25 +67,28 @@ class Refused:
 @dataclass
 class Captured:
     """``result`` is what the region returned on stand-ins (same structure as the real result, for following dynamic sizes). ``changed``: the
-    roots of the paths of Python objects that the region changes."""
+    roots of the paths of Python objects that the region changes. ``numbers``: names (or keys) that it writes numbers to."""
 
     variant: CapturedVariant
     result: Any
     symbols: SymbolTable
     notes: tuple[Diagnostic, ...] = ()
     changed: frozenset[tuple[str, ...]] = frozenset()
+    numbers: frozenset[object] = frozenset()
 
 
 class Capture:
     """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
-    control flow operator of torch's stands for (the runtime's, handed in)."""
+    control flow operator of torch's stands for (the runtime's, handed in); ``is_another``: whether a number is not
+    what it was at the last arrival."""
 
     def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
                  nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
                  origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None,
-                 plain_form: Callable[[Any], Any] = lambda function: function) -> None:
+                 plain_form: Callable[[Any], Any] = lambda function: function,
+                 is_another: Callable[[Path, int | float], bool] = lambda path, value: False) -> None:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
-        self._dynamic_numbers = numbers or DynamicNumbers()
+        self._dynamic_numbers, self._is_another = numbers or DynamicNumbers(), is_another
         self.fake_mode = new_fake_mode()
         self.symbols = SymbolTable(self.fake_mode.shape_env)
         self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
@@ -158,7 +161,7 @@ class Capture:
         """A region's int and float arguments, and attributes that it counts, may change from call to call: they become symbols."""
         if path in self._numbers:
             return self._numbers[path]
-        general = self._is_counted(path) or self._is_dynamic(value, path)
+        general = self._is_another(path, value) or self._is_counted(path) or self._is_dynamic(value, path)
         unfit = not -2**62 < value < 2**62 if isinstance(value, int) else value != value
         if unfit or not general and (path.root[0] != "argument" or path.steps):
             self.outside.guard("equals", path, constant_json(value))
@@ -179,7 +182,7 @@ class Capture:
     def _is_counted(self, path: Path) -> bool:
         """Whether the function that reads an attribute, a global or an item with a constant key counts it."""
         frame = self.interpreter.frame
-        kind, name = path.steps[-1] if path.steps and len(path.steps[-1]) == 2 else path.root if not path.steps else ("", "")
+        kind, name = last_name(path)
         if frame is None:
             return False
         return stores_item(frame.code, name) if kind == "item" else (kind, name) in counted(frame.code)
@@ -227,6 +230,7 @@ class Capture:
 
     def _finish(self, result: Any, grad: bool, autocast: dict[str, Any]) -> Captured | Refused:
         self.interpreter.note_compared()
+        self.outside.refuse_changes()
         fakes = [fake if isinstance(fake, FakeTensor) else None for _, _, fake in self._inputs]
         builder = EpilogueBuilder(self.outside, self.recorder, self.symbols, fakes)
         builder.grad_enabled = grad
@@ -252,7 +256,7 @@ class Capture:
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
             tuple(self._strides_text(fake) for fake in builder.outputs))
-        return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed())
+        return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed(), self._written_numbers())
 
     def _changed(self) -> frozenset[tuple[str, ...]]:
         """The roots of what has attributes or items that are others after the call: one that is put back (a flag that is set meanwhile) is not."""
@@ -261,6 +265,11 @@ class Capture:
         owners += [container for container, _ in self.outside.put_items()]
         owners += [container for container, _, _ in self.outside.changed_containers()]
         return frozenset(path.root for path in map(self.outside.path_of, owners) if path is not None)
+
+    def _written_numbers(self) -> frozenset[object]:
+        written = [(name, value) for _, _, name, value in self.outside.effects]
+        written += [entry for _, added in self.outside.put_items() if isinstance(added, dict) for entry in added.items()]
+        return frozenset(name for name, value in written if isinstance(value, (int, float, *SYMBOLIC)) and type(value) is not bool)
 
     def _insert_fixed_numbers(self, graph: torch.fx.Graph) -> None:
         """A number that the code has fixed is a constant of the graph."""

@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import functools
 import inspect
+import reprlib
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from aotcompile.frontend.interpret import logs, lookasides, natives, transforms
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.classes import function_path
 from aotcompile.frontend.interpret.operations import python_method
-from aotcompile.frontend.capture.outside import CONTAINERS
+from aotcompile.frontend.capture.outside import CONSTANT_TYPES, CONTAINERS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
+from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.torch_private import is_stand_in
 from aotcompile.ir.paths import Path
 
@@ -81,12 +83,21 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
 
 
 def _call_cached(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """A function whose results are remembered (``functools.lru_cache``) is computed again, which nobody notices unless it has effects."""
+    """A function whose results are remembered (``functools.lru_cache``) is computed again, which nobody notices unless it has effects, or its result
+    is seen outside or changed: there it is one object for all calls."""
     before = i.outside.changes()
     result = call(i, function.__wrapped__, arguments, keywords)
+    reason = f"{function.__qualname__} remembers its results"
     if i.outside.changes() != before:
-        raise GraphBreak("AOT208", f"{function.__qualname__} remembers its results and has effects, once for each")
+        raise GraphBreak("AOT208", f"{reason} and has effects, once for each")
+    for part in result if type(result) is tuple else (result,):
+        known = i.original_tensor(part) if isinstance(part, torch.Tensor) else i.outside.path_of(part)
+        if known is None and not isinstance(part, _IDENTICAL):
+            i.outside.bind(part, f"{reason}, and one is changed or leaves the region", i.call_chain())
     return result
+
+
+_IDENTICAL = (*CONSTANT_TYPES, int, float, *SYMBOLIC, types.FunctionType, type, types.ModuleType)          # it does not matter which object it is
 
 
 def _read_class_method(i: "Interpreter", owner: Any, name: str, method: types.FunctionType) -> None:
@@ -115,6 +126,8 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
         return _constant_result(i, function, arguments, keywords)
     if SKIP_ATTRIBUTE in function.__dict__:
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked aotcompile.skip")
+    if function.__code__ in _GUARDS_RECURSION:
+        return i.call(function.__wrapped__, arguments, keywords)  # type: ignore[attr-defined]
     if "registry" in function.__dict__ and function.__code__ is _SINGLE_DISPATCH:
         return _call_dispatched(i, function, arguments, keywords)
     plain = i.plain_form(function)
@@ -137,6 +150,8 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
     return i.run_function(function, arguments, keywords)
 
 
+# The ``__repr__`` of dataclasses and the like: whether it is running already is asked by id and thread.
+_GUARDS_RECURSION = tuple(make(len).__code__ for make in (reprlib.recursive_repr(), getattr(dataclasses, "_recursive_repr", None)) if make)
 _SINGLE_DISPATCH = functools.singledispatch(len).__code__            # type: ignore[attr-defined]
 
 

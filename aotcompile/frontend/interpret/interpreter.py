@@ -151,7 +151,9 @@ class Interpreter:
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         frame = Frame(self, function, function.__code__, local, cells, self.frame, entered_natively)
         if frame.is_generator:
-            return InterpretedGenerator(frame)
+            generator = InterpretedGenerator(frame)
+            self.outside.bind(generator, "a generator leaves the region", self.call_chain())
+            return generator
         self.depth += 1
         if self.depth > DEPTH_LIMIT:
             self.depth = 0

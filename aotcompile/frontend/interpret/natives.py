@@ -9,6 +9,7 @@ import itertools
 import operator
 import string
 import types
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -109,6 +110,8 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
         if any(isinstance(a, torch.Tensor) for a in given):
             raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
     result = i.native(function, tuple(given), keywords)
+    if isinstance(result, Iterator):
+        i.outside.bind(result, f"an iterator ({type(result).__name__}) leaves the region", i.call_chain())
     if function in (set, frozenset, dict, dict.fromkeys):
         i.compare_keys(result)
     return result

@@ -41,7 +41,7 @@ def call(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, .
         raise GraphBreak("AOT204", f"{function.__qualname__} makes a tensor from outside data")
     for made in result if type(result) is tuple else (result,):
         if isinstance(made, types.FunctionType):
-            i.outside.made_at[id(made)] = made, i.call_chain()
+            i.outside.bind(made, f"a function made by torch.func ({made.__qualname__}) is used outside the region", i.call_chain())
     return result
 
 

@@ -12,6 +12,7 @@ import sys
 import types
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Mapping
 
 import torch
@@ -21,6 +22,7 @@ from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.frontend.bytecode.source import bytecode_source
 from aotcompile.frontend.bytecode.split import BytecodeSplit
 from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
+from aotcompile.frontend.capture.counters import ChangedNumbers
 from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, DynamicNumbers, Refused, follow_sizes
 from aotcompile.frontend.interpret.interpreter import BreakPoint
 from aotcompile.frontend.library import is_library_module
@@ -119,6 +121,7 @@ class Recording:
     seen: dict[tuple[Key, str], list[CapturedVariant]] = field(default_factory=dict)
     shapes: dict[tuple[Key, str], dict[tuple[str, torch.dtype, int], list[set[int]]]] = field(default_factory=dict)
     seen_numbers: dict[tuple[Key, str, str, type], int | float] = field(default_factory=dict)
+    changed_numbers: ChangedNumbers = field(default_factory=ChangedNumbers)
     branches: Branches = field(default_factory=Branches)
     changes_state: bool = False                     # a region changes what the next call finds
     given: tuple[Any, ...] = ()                     # the functions given to the control flow operators around
@@ -296,8 +299,9 @@ class RecordingStub:
         self._generalize(arguments)
         source = recording.sources[original_code(recording, self)]
         origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
+        is_another = partial(recording.changed_numbers.is_another, (self.key, self.identity))
         outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
-                          recording.numbers, recording.plain_form).run(arguments)
+                          recording.numbers, recording.plain_form, is_another).run(arguments)
         if isinstance(outcome, BreakFound):
             for record in break_records(recording, outcome, self):
                 recording.send(record)
@@ -309,6 +313,7 @@ class RecordingStub:
         lasting = [root[0] != "argument" or isinstance(named.get(root[1]), torch.nn.Module) or source is not None and root[1] in source.freevars
                    for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
         recording.changes_state = recording.changes_state or any(lasting)
+        recording.changed_numbers.written |= outcome.numbers
         for note in outcome.notes:
             recording.send(FoundNote(self.key, note))
         if not outcome.variant.operator_count:

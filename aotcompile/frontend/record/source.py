@@ -218,6 +218,8 @@ def _matches(made: ast.AST, user: ast.AST) -> bool:
         return True
     if type(made) is not type(user):
         return False
+    if _is_spelled_out_super(made) and isinstance(user, ast.Call) and not user.args:
+        return isinstance(user.func, ast.Name) and user.func.id == "super"
     for (name, left), (_, right) in zip(_fields(made), _fields(user)):
         if isinstance(left, list):
             if not isinstance(right, list) or len(left) != len(right) or not all(_value_matches(a, b) for a, b in zip(left, right)):
@@ -225,6 +227,12 @@ def _matches(made: ast.AST, user: ast.AST) -> bool:
         elif name != "ctx" and not _value_matches(left, right):
             return False
     return True
+
+
+def _is_spelled_out_super(node: ast.AST) -> bool:
+    """``super(__class__, self)``, what the splitter makes of ``super()``."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) == 2 \
+        and isinstance(node.args[0], ast.Name) and node.args[0].id == "__class__"
 
 
 def _value_matches(left: object, right: object) -> bool:

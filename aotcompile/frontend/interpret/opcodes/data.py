@@ -398,6 +398,8 @@ def make_function(i: "Interpreter", f: "Frame", a: int | None) -> None:
     if annotations:
         made.__annotations__ = _annotations(annotations)
     i.made_functions[id(made)] = made
+    if not code.co_name.endswith(("comp>", "expr>")):
+        i.outside.bind(made, f"{code.co_name}, a function made here, leaves the region", i.call_chain())
     f.stack.append(made)
 
 
