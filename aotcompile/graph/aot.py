@@ -124,7 +124,9 @@ def _check(metadata: Any, variant: CapturedVariant, training: bool) -> None:
     for name, information in zip(names, metadata.input_info):
         if information.mutates_metadata or getattr(information, "mutation_inductor_storage_resize", False):
             raise UnsupportedGraph("AOT312", f"the sizes, strides or storage of the input {name} are changed in place.")
-        if information.mutates_data and training and information.requires_grad:
+        # By autograd: the input would have another history.
+        recorded = not (information.mutations_under_no_grad_or_inference_mode or information.mutations_hidden_from_autograd)
+        if information.mutates_data and training and information.requires_grad and recorded:
             raise UnsupportedGraph("AOT311", f"the input {name} requires grad and is changed in place.")
     for number, information in enumerate(metadata.output_info):
         if information.output_type.name not in ("non_alias", "unsafe_view_alias", "custom_function_view"):

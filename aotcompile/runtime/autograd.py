@@ -11,7 +11,7 @@ from typing import Any, Callable, Sequence
 
 import torch
 
-from aotcompile.runtime.executor import find_operator
+from aotcompile.runtime.executor import find_operator, needs_grad_mode
 from aotcompile.runtime.guards import UnsupportedPlan
 from aotcompile.runtime.state import ambient_reason, below_autograd
 
@@ -31,7 +31,7 @@ def _refusal(region: str, reason: str) -> DifferentiationError:
 class Training:
     """The graphs of a training variant. ``plan``: plan.json. ``computation``: loads graph.py's function, used for double backward only.
 
-    Raises UnsupportedPlan where a saved value is an input that the graph itself changes, or a changed input needs a gradient."""
+    Raises UnsupportedPlan where a saved value is an input that the graph itself changes."""
 
     def __init__(self, plan: dict[str, Any], forward: GraphFunction, backward: GraphFunction, computation: Callable[[], Callable[..., Any]]) -> None:
         self.forward, self.backward, self._load_computation = forward, backward, computation
@@ -48,15 +48,19 @@ class Training:
         self.random = False
         self._operators = [step["operator"] for graph in plan["graphs"].values() for step in graph.get("steps", ()) if step["step"] == "call"]
         graph = plan["graphs"]["forward"]
+        self._grad_mode = needs_grad_mode(graph)
         changed = {name for name, given in zip(graph["inputs"], plan["inputs"]) if given["mutated"]}
         if any(graph["outputs"][index].get("buffer") in changed for index in self.tensors):
             raise UnsupportedPlan("a value saved for the backward graph is an input that the forward graph changes")
-        if any(given["mutated"] and (given.get("facts") or {}).get("requires_grad") for given in plan["inputs"]):
-            raise UnsupportedPlan("an input that requires grad is changed in place")
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs of the forward graph, with their history. ``inputs``: tensors."""
         return list(_Compiled.apply(self, *inputs))
+
+    def values(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the forward graph gives: outputs, then what is saved."""
+        with below_autograd(self._grad_mode):
+            return self.forward(list(inputs))
 
     def reached(self) -> list[set[int]]:
         """For each input, the outputs whose gradients enter its own."""
@@ -175,8 +179,7 @@ class _Compiled(torch.autograd.Function):                         # type: ignore
 
     @staticmethod
     def forward(ctx: Any, training: Training, *inputs: Any) -> tuple[Any, ...]:
-        with below_autograd():
-            values = training.forward(list(inputs))
+        values = training.values(inputs)
         outputs = values[:training.count]
         saved = [values[index] for index in training.tensors]
         ctx.training, ctx.saved_sizes = training, [values[index] for index in training.sizes]

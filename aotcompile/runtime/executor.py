@@ -177,6 +177,16 @@ def find_operator(name: str) -> Any:
     return found
 
 
+# Operators that ask for the grad mode themselves -> the result that they give under it only, for their backward. The native twin: graph.cpp.
+_GIVES_WITH_GRAD_MODE = {"aten.mkldnn_rnn_layer.default": 3}
+
+
+def needs_grad_mode(graph: Mapping[str, Any]) -> bool:
+    """Whether a graph (as JSON) uses such a result."""
+    return any(step["step"] == "call" and (place := _GIVES_WITH_GRAD_MODE.get(step["operator"])) is not None and step["results"][place] is not None
+               for step in graph["steps"])
+
+
 class Graph:
     """One PlanGraph. ``graph(inputs)`` returns the list of outputs; ``inputs`` are tensors, or ints where the plan's symbols say so.
 

@@ -31,13 +31,16 @@ class below_autograd:
     """Context in which graphs run: grad mode off, no autocast, no view tracking and no version counting.
 
     Without the last two an output that is a view of a temporary could not be modified in place by the user ("a view created in no_grad mode"), and
-    library calls that write inputs would count versions a second time."""
+    library calls that write inputs would count versions a second time. ``grad_mode``: the mode that operators find which ask for it themselves."""
 
-    __slots__ = ("_guard", "_grad")
+    __slots__ = ("_guard", "_grad", "_grad_mode")
+
+    def __init__(self, grad_mode: bool = False) -> None:
+        self._grad_mode = grad_mode
 
     def __enter__(self) -> None:
         self._grad = torch.is_grad_enabled()
-        _C._set_grad_enabled(False)
+        _C._set_grad_enabled(self._grad_mode)
         self._guard = _C._ExcludeDispatchKeyGuard(_BELOW)
         self._guard.__enter__()
 

@@ -400,7 +400,9 @@ class EpilogueBuilder:
             if fake.element_size() != base_fake.element_size():
                 raise RegionRefused("AOT205", "a view of another element size leaves the region")
             source = f"{source}.view({fake.dtype})"
-        self._lines.append(f"{name} = torch.as_strided({source}, {self._numbers(sizes)}, {self._numbers(strides)}, "
+        # A view made in no_grad mode requires grad like its base, but has no history.
+        mode = "with torch.no_grad(): " if fake.requires_grad and fake.grad_fn is None else ""
+        self._lines.append(f"{mode}{name} = torch.as_strided({source}, {self._numbers(sizes)}, {self._numbers(strides)}, "
                            f"{base}.storage_offset() + {self._number(offset)})")
         return self._named(fake, name)
 

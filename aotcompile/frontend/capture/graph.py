@@ -15,6 +15,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.capture.composed import composed
+from aotcompile.frontend.capture.hidden_writes import HiddenWrites
 from aotcompile.frontend.capture.repeated import RepeatedResults
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
@@ -87,6 +88,7 @@ class GraphRecorder(TorchFunctionMode):
         self._may_start_storage: set[int] = set()
         self._composing = False
         self._input_storages: set[int] = set()
+        self.hidden_writes = HiddenWrites(self._input_of_memory, self.node_of)
         self.at_storage_start: set[int] = set()                  # inputs (by identity) that must be at the start of their storage
 
     # ---- the mode -------------------------------------------------------------------------------------------------------------------------
@@ -285,6 +287,7 @@ class GraphRecorder(TorchFunctionMode):
         mark = self.symbols.begin_operation(name)
         compute = self._in_mode(run)
         result = None
+        written = self.hidden_writes.watch(name, arguments)
         try:
             result = self._repeated.run(function, arguments, keywords, bool(self.symbols.symbols), compute) if may_repeat else compute()
         except VALUE_NEEDED:
@@ -304,9 +307,14 @@ class GraphRecorder(TorchFunctionMode):
         finally:
             given = () if _asks_nothing(name, arguments) else self.symbols.numbers_in([arguments, keywords])
             self.symbols.end_operation(mark, name, given, self._is_copy_of_input(name, arguments, result))
+        hidden = written()
         try:
+            if hidden:
+                self.graph.call_function(torch._C._set_grad_enabled, (False,))
             node = self.graph.create_node(operation, target, *encoded)
             self._annotate(node)
+            if hidden:
+                self.graph.call_function(torch._C._set_grad_enabled, (True,))
             self.register(result, node)
         except Exception as error:
             raise internal_error(error) from error

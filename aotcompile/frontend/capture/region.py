@@ -237,7 +237,7 @@ class Capture:
         epilogue, plain = builder.build(result)
         self.symbols.fix_inexact_conditions()
         mutated = [fake is not None and fake._version != before for fake, before in zip(fakes, self._versions)]
-        self._check_aliases(mutated)
+        self._check_aliases([changed or id(fake) in self.recorder.hidden_writes.owners for changed, fake in zip(mutated, fakes)])
         graph = self.recorder.graph
         graph.output(tuple(self.recorder.node_of(fake) for fake in builder.outputs))
         self._insert_fixed_numbers(graph)
@@ -373,7 +373,7 @@ class Capture:
                 storages.append((number, path, stand_in))
             else:
                 guards.append(self._number_guard(real, path, stand_in))
-        changed = [(n, p) for n, p, fake in storages if fake._version != self._versions[n]]
+        changed = [(n, p) for n, p, fake in storages if fake._version != self._versions[n] or id(fake) in self.recorder.hidden_writes.owners]
         for number, path in changed:
             others = [p.as_json() for n, p, _ in storages if n != number]
             if others:

@@ -201,11 +201,21 @@ def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple
         raise GraphBreak("AOT208", f"{module}.{function.__qualname__} reads or changes a state of torch")
     if module.startswith("torch._higher_order_ops"):
         raise GraphBreak("AOT205", f"{function.__name__} is a higher-order operator")
-    if any(isinstance(a, torch.nn.Module) or dataclasses.is_dataclass(a) and not isinstance(a, type) for a in (*arguments, *keywords.values())):
+    if any(_has_attributes(i, a) for a in (*arguments, *keywords.values())):
         return i.run_function(function, arguments, keywords)        # what it reads of them is guarded
     given = tuple(_for_torch(i, a) for a in arguments)
     named = {k: _for_torch(i, v) for k, v in keywords.items()}
     return _from_torch(function, i.plain(function, *given, **named))
+
+
+def _has_attributes(i: "Interpreter", value: Any) -> bool:
+    """Whether ``value`` is an object with attributes that the call may read or change: a module, a dataclass, an object from outside
+    (`torch.amp.GradScaler`)."""
+    if isinstance(value, torch.nn.Module) or dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return True
+    return i.outside.path_of(value) is not None and type(getattr(value, "__dict__", None)) is dict \
+        and not isinstance(value, (torch.Tensor, types.FunctionType, types.MethodType, types.ModuleType, functools.partial)) \
+        and not isinstance(value, type)
 
 
 # Modules of torch whose functions work on the state of generators, on files, on settings: what they do is no part of a graph.

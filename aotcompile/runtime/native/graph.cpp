@@ -203,6 +203,12 @@ std::unique_ptr<Step> make_step(GraphReader& reader, PyObject* plan, PyObject* k
   unsupported("plan step " + kind);
 }
 
+// Whether the step calls an operator that asks for the grad mode itself, for a result that it gives under it only (the Python twin: executor.py).
+bool needs_grad_mode(PyObject* plan) {
+  if (text_of(field(plan, "step")) != "call" || text_of(field(plan, "operator")) != "aten.mkldnn_rnn_layer.default") return false;
+  return item_of(field(plan, "results"), 3) != Py_None;
+}
+
 at::Tensor number_tensor(const InputValue& number) {
   at::Tensor result = allocate({}, {}, number.is_float ? c10::ScalarType::Double : c10::ScalarType::Long, c10::DeviceType::CPU);
   if (number.is_float) {
@@ -284,7 +290,10 @@ Graph::Graph(PyObject* plan, PyObject* kernels) {
     symbols_.push_back({reader.symbols.add(text_of(item_of(symbol, 0))), static_cast<size_t>(input), static_cast<int>(dimension)});
   }
   PyObject* steps = field(plan, "steps");
-  for (Py_ssize_t i = 0; i < length_of(steps); ++i) steps_.push_back(make_step(reader, item_of(steps, i), kernels));
+  for (Py_ssize_t i = 0; i < length_of(steps); ++i) {
+    steps_.push_back(make_step(reader, item_of(steps, i), kernels));
+    needs_grad_mode_ |= needs_grad_mode(item_of(steps, i));
+  }
   PyObject* outputs = field(plan, "outputs");
   for (Py_ssize_t i = 0; i < length_of(outputs); ++i) {
     PyObject* output = item_of(outputs, i);
@@ -337,7 +346,7 @@ void Graph::bind_inputs(const InputValue* inputs, Run& run) const {
 void Graph::execute(const InputValue* inputs, Run& run) const {
   static const c10::DispatchKeySet below = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
   const c10::impl::ExcludeDispatchKeyGuard exclude(below);
-  const c10::AutoGradMode no_grad(false);
+  const c10::AutoGradMode grad_mode(needs_grad_mode_);
   c10::OptionalDeviceGuard device;
   for (size_t i = 0; i < input_count_; ++i) {
     if (inputs[i].tensor != nullptr && inputs[i].tensor->is_cuda()) {

@@ -138,6 +138,7 @@ class Graph {
   std::vector<bool> input_is_read_, input_is_called_;
   std::vector<InputSymbol> symbols_;
   std::vector<std::unique_ptr<Step>> steps_;
+  bool needs_grad_mode_ = false;  // in which operators are called
   std::vector<Output> outputs_;
 };
 
