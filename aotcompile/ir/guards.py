@@ -18,6 +18,7 @@ Kinds, with the form of ``expected`` (always JSON: str, int, float, bool, None, 
     different         [Path JSON, ...]                               x and these tensors do not share memory, or x is none of these objects (one
                                                                      of them is changed)
     distinct          [Path JSON, ...]                               x and these are all different objects (the program compared them)
+    position          {"table": Path JSON, "position": 0 | None}     x is the key at that position of the mapping, or (None) no key of it
     expression        "s0 >= 2"                                      over the size symbols of the variant (path is None)
     state             {"name": "grad_enabled" | "inference_mode" | "autocast_cpu" | "autocast_cuda" | "default_dtype" | ...: value}  (path is None)
 

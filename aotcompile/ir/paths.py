@@ -10,8 +10,8 @@ A path is a root and steps; it prints as the Python expression that reaches the 
     ("attribute", "weight")   getattr(x, "weight")          ("dictionary", "n")   x.__dict__["n"] (an instance attribute, no descriptor runs)
     ("item", 3)               x[3], key str/int/bool/None/float/bytes, a class or function, an enum's member, a dtype or device (`is_key`), or a tuple
     ("type",)                 type(x)                        ("keys",)             tuple(x.keys())
-    ("cell", 0)               x.__closure__[0].cell_contents
-    ("context_variable",)     x.get()
+    ("cell", 0)               x.__closure__[0].cell_contents ("values",)           tuple(x.values())
+    ("context_variable",)     x.get()                        ("referent",)         x(), what a weak reference refers to
 """
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ class Path:
                     text = f"type({text})"
                 case ("keys",):
                     text = f"tuple({text}.keys())"
+                case ("values",):
+                    text = f"tuple({text}.values())"
+                case ("referent",):
+                    text = f"{text}()"
                 case ("cell", index):
                     text = f"{text}.__closure__[{index}].cell_contents"
                 case ("context_variable",):

@@ -40,8 +40,10 @@ def path_text(path: Sequence[Any]) -> str:
             text = f"{text}[{_key_text(value)}]"
         elif word == "type":
             text = f"type({text})"
-        elif word == "keys":
-            text = f"tuple({text}.keys())"
+        elif word in ("keys", "values"):
+            text = f"tuple({text}.{word}())"
+        elif word == "referent":
+            text = f"{text}()"
         elif word == "cell":
             text = f"{text}.__closure__[{value}].cell_contents"
         else:
@@ -130,6 +132,8 @@ def _reason(guards: Guards, record: dict[str, Any], arguments: tuple[Any, ...]) 
         return f"{text} is {_class(expected)} (got {short(value)})"
     if kind == "same":
         return f"{text} is {path_text(expected)}"
+    if kind == "position":
+        return f"{text} is key {expected['position']} of {path_text(expected['table'])}"
     others = [path_text(path) for path in expected if share_memory(value, guards.value_at(path, arguments))]
     return f"{text} shares no memory with {', '.join(others or map(path_text, expected))}"
 

@@ -223,6 +223,10 @@ def _step(step: Sequence[Any], context: Context) -> Callable[[Any], Any]:
         return type
     if kind == "keys":
         return lambda value: tuple(value.keys())
+    if kind == "values":
+        return lambda value: tuple(value.values())
+    if kind == "referent":
+        return lambda value: value()
     if kind == "cell":
         index = step[1]
         return lambda value: value.__closure__[index].cell_contents
@@ -504,6 +508,11 @@ def _distinct(guards: Guards, record: dict[str, Any]) -> None:
     guards.add(lambda frame: len({id(frame[slot]) for slot in slots}) == len(slots))
 
 
+def _position(guards: Guards, record: dict[str, Any]) -> None:
+    slot, table, position = guards.slot(record["path"]), guards.slot(record["expected"]["table"]), record["expected"]["position"]
+    guards.add(lambda frame: next((number for number, key in enumerate(frame[table]) if key == frame[slot]), None) == position)
+
+
 def _expression(guards: Guards, record: dict[str, Any]) -> None:
     code = expression(record["expected"])
     guards.add_expression(code, lambda frame: bool(evaluate(code, frame[0])))
@@ -586,7 +595,7 @@ def _strides(guards: Guards, slot: int, strides: tuple[int | str, ...]) -> None:
 BUILDERS: dict[str, Callable[[Guards, dict[str, Any]], None]] = {
     "type": _type, "equals": _equals, "tensor": _tensor, "number": _number, "length": _length, "keys": _keys, "contains": _contains,
     "has_dictionary": _has_dictionary, "function": _function, "builtin": _builtin, "same": _same, "different": _different,
-    "distinct": _distinct, "expression": _expression, "state": _state,
+    "distinct": _distinct, "position": _position, "expression": _expression, "state": _state,
 }
 
 
@@ -594,7 +603,7 @@ def single(record: dict[str, Any], context: Any) -> Callable[..., bool]:
     """One record as ``check(value)``, for the native extension; ``check(value, arguments)`` for those that compare paths.
     ``context``: `Context` or its dict."""
     where = context if isinstance(context, Context) else Context(**context)
-    if record["kind"] in ("same", "different", "distinct"):
+    if record["kind"] in ("same", "different", "distinct", "position"):
         whole = Guards([record], [], where)
         return lambda value, arguments: not isinstance(whole.check(arguments), int)
     inner = Context(("value",), where.globals, where.closure, where.package, where.import_name)

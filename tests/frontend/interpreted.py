@@ -80,6 +80,10 @@ def _fetch(path: Path, function: types.FunctionType, named: dict[str, Any]) -> A
                 value = type(value)
             case ("keys",):
                 value = tuple(value.keys())
+            case ("values",):
+                value = tuple(value.values())
+            case ("referent",):
+                value = value()
             case ("cell", index):
                 value = value.__closure__[index].cell_contents
             case ("context_variable",):

@@ -199,6 +199,10 @@ def test_same_and_different(guards: MakeGuards) -> None:
     assert different.check((base, torch.empty(2), base)) == 0 and different.check((base, base[:0], torch.empty(3))) == ()
     distinct = guards(("x", "y", "z"), [("distinct", X, [argument("y"), argument("z")])])
     assert distinct.check((base, base[:], one)) == () and distinct.check((base, one, base)) == 0 and distinct.check((base, one, one)) == 0
+    table = OrderedDict({5: "a", 7: "b"})
+    for position, right, wrong in ((1, 7, 5), (None, 6, 7)):
+        at = guards(("x", "y"), [("position", X, {"table": argument("y"), "position": position})])
+        assert at.check((right, table)) == () and at.check((wrong, table)) == 0 and at.check((right, 3)) == 0
 
 
 def test_state(guards: MakeGuards) -> None:
@@ -262,13 +266,15 @@ def test_roots(guards: MakeGuards, monkeypatch: pytest.MonkeyPatch) -> None:
     assert get([["module", "mypkg.tools"], []])[0].__name__ == "tools" and get([["module", "absent"], []]) == 0
     assert get([["global", "f"], [["cell", 0]]], globals={"f": outer}) == (cell,) and get([["global", "f"], [["cell", 1]]], globals={"f": outer}) == 0
     assert get([["global", "v"], [["context_variable"]]], globals={"v": variable}) == 0
+    assert get([["global", "d"], [["values"]]], globals={"d": {5: "a", 7: "b"}}) == (("a", "b"),)
+    assert get([["global", "r"], [["referent"]]], globals={"r": weakref.ref(outer)}) == (outer,)
     variable.set(9)
     assert get([["global", "v"], [["context_variable"]]], globals={"v": variable}) == (9,)
 
 
 @pytest.mark.parametrize(("steps", "value"), [
     ([["attribute", "broken"]], Holder()), ([["attribute", "absent"]], Holder()), ([["dictionary", "a"]], 3), ([["item", 5]], [1]), ([["item", "a"]], {}), ([["item", 0]], 3),
-    ([["keys"]], 3), ([["cell", 0]], function), ([["context_variable"]], 3), ([["item", 0]], ())])
+    ([["keys"]], 3), ([["values"]], 3), ([["referent"]], 3), ([["cell", 0]], function), ([["context_variable"]], 3), ([["item", 0]], ())])
 def test_paths_that_lead_nowhere_are_misses(guards: MakeGuards, steps: list[Any], value: Any) -> None:
     assert guards(("x",), [], [argument("x", *steps)]).check((value,)) == 0
     assert guards(("x",), [("number", argument("x", *steps), "int"), ("number", X, "int")], []).check((value,)) == 0

@@ -6,6 +6,7 @@ import contextvars
 import enum
 import functools
 import itertools
+import weakref
 from types import FunctionType
 from typing import Any
 
@@ -161,17 +162,22 @@ def test_same_different_and_distinct() -> None:
     assert not holds(different, base[:5], base[4:]) and not holds(different, base, base[2:3])
     distinct = guard("distinct", X, [argument("y")])
     assert holds(distinct, base, base[:]) and not holds(distinct, base, base)
+    for position, right, wrong in ((1, 7, 5), (None, 6, 7)):
+        at = guard("position", X, {"table": argument("y"), "position": position})
+        assert holds(at, right, {5: "a", 7: "b"}) and not holds(at, wrong, {5: "a", 7: "b"}) and not holds(at, right, 3)
 
 
 def test_paths_are_followed_and_a_failure_is_a_failed_guard() -> None:
     value = Other()
-    value.__dict__.update(items=[{"k": (10, 11)}], n=3)
+    value.__dict__.update(items=[{"k": (10, 11)}], n=3, reference=weakref.ref(Other))
     cell = (lambda: value).__closure__
     assert cell is not None
     steps = Path(("argument", "x")).attribute("items").item(0).item("k").item(1)
     paths = [(steps, 11), (Path(("argument", "x")).dictionary("n"), 3), (Path(("argument", "x")).then("type"), Other), (Path(("global", "SCALE")), 2.0),
              (Path(("global", "len")), len), (Path(("closure", "c")), value), (Path(("module", "torch.nn")), torch.nn),
-             (Path(("global", "VARIABLE")).then("context_variable"), 5), (Path(("argument", "x")).attribute("items").item(0).then("keys"), ("k",))]
+             (Path(("global", "VARIABLE")).then("context_variable"), 5), (Path(("argument", "x")).attribute("items").item(0).then("keys"), ("k",)),
+             (Path(("argument", "x")).attribute("items").item(0).then("values"), ((10, 11),)),
+             (Path(("argument", "x")).attribute("reference").then("referent"), Other)]
     space = {**globals(), "__builtins__": __builtins__}
     context = Context(("x",), space, {"c": cell[0]})
     assert Guards([], [path.as_json() for path, _ in paths], context).check((value,)) == tuple(expected for _, expected in paths)

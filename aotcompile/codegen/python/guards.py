@@ -53,6 +53,8 @@ def _paths(guard: Guard) -> list[Path]:
     paths = [guard.path] if guard.path else []
     if guard.kind == "same":
         paths.append(Path.from_json(guard.expected))
+    if guard.kind == "position":
+        paths.append(Path.from_json(guard.expected["table"]))
     if guard.kind in ("different", "distinct"):
         paths += map(Path.from_json, guard.expected)
     return paths
@@ -121,6 +123,7 @@ _WRITERS: dict[str, Callable[[str, Any], str]] = {
     "same": lambda path, expected: f"{path} is {Path.from_json(expected)}",
     "different": lambda path, expected: f"disjoint({path}, {', '.join(str(Path.from_json(other)) for other in expected)})",
     "distinct": lambda path, expected: f"distinct({path}, {', '.join(str(Path.from_json(other)) for other in expected)})",
+    "position": lambda path, expected: f"position({path}, {Path.from_json(expected['table'])}) == {expected['position']}",
     "expression": lambda path, expected: f"({expected})",
     "state": _state,
 }

@@ -17,7 +17,9 @@ import types
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
+from aotcompile.frontend.capture.hook_tables import HookNumber
 from aotcompile.frontend.capture.outside import DELETED, MAPPINGS, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import RegionRefused
@@ -61,6 +63,8 @@ class EpilogueBuilder:
 
     def _build_all(self, result: Any) -> tuple[str, int | tuple[int, ...] | None]:
         self._claim_outputs(result)
+        for handle in self._outside.made_handles:
+            self.expression(handle)                            # each counts, also one that is removed again
         for _, owner, name, value in _last_writes(self._outside.effects):
             self._write_attribute(owner, name, value)
         for container, shadow, snapshot in self._outside.changed_containers():
@@ -198,6 +202,8 @@ class EpilogueBuilder:
         known = self._names.get(id(value))
         if known is not None:
             return known
+        if type(value) is HookNumber and value.handle is not None:
+            return f"{self.expression(value.handle)}.id"
         path = self._outside.path_of(value)
         if path is not None:
             return self._named(value, self._fetch(path))
@@ -257,7 +263,8 @@ class EpilogueBuilder:
         if isinstance(value, types.MethodType):
             if static_lookup(type(value.__self__), value.__func__.__name__) is value.__func__:
                 return f"{self.expression(value.__self__)}.{value.__func__.__name__}"
-            return f"{self._import(types.MethodType)}({self.expression(value.__func__)}, {self.expression(value.__self__)})"
+            self.imports.setdefault("types", "types:")
+            return f"types.MethodType({self.expression(value.__func__)}, {self.expression(value.__self__)})"
         if kind is functools.partial:
             keywords = "".join(f", **{{{k!r}: {self.expression(v)}}}" for k, v in value.keywords.items())
             given = "".join(f", {self.expression(a)}" for a in value.args)
@@ -268,6 +275,9 @@ class EpilogueBuilder:
         """An instance made inside the region: by its built-in base's content and its attributes, without running its constructor again."""
         if isinstance(value, BaseException):
             return self._build_exception(value, kind)
+        if kind is RemovableHandle:
+            others = [reference() for reference in value.extra_dict_ref]
+            return f"{self._import(kind)}({self.expression(value.hooks_dict_ref())}, extra_dict=[{self._items(others)}])"
         if isinstance(value, tuple):
             if hasattr(kind, "_make"):
                 return f"{self._class(kind)}._make([{self._items(value)}])"

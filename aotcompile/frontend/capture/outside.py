@@ -14,12 +14,15 @@ import enum
 import re
 import functools
 import types
+import weakref
 from typing import Any, Callable, Iterable
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from aotcompile.base.span import Span
 from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.capture.hook_tables import HookNumber, is_hook_table
 from aotcompile.frontend.capture.signals import GraphBreak
 from aotcompile.ir.guards import Guard, constant_json
 from aotcompile.ir.paths import Path, is_key, key_json
@@ -39,7 +42,7 @@ _CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrapp
 # Native types whose objects are guarded as what they are (by name, code digest, items), or that torch is given as they are.
 _TRANSPARENT = (*CONTAINERS, dict, list, set, tuple, type, types.FunctionType, types.ModuleType, types.MethodType, *_CALLABLES,
                 contextvars.ContextVar, re.Pattern, functools.partial, property, staticmethod, classmethod, enum.Enum, torch.Tensor, torch.Generator,
-                BaseException, types.GenericAlias, types.MappingProxyType, types.CodeType, types.CellType)
+                BaseException, types.GenericAlias, types.MappingProxyType, types.CodeType, types.CellType, weakref.ref)
 
 
 class Outside:
@@ -58,6 +61,9 @@ class Outside:
         self.pending: dict[int, Any] = {}                                   # id(container) -> items put into a container that was not read as a whole
         self.dictionaries: dict[int, Any] = {}                              # id(object.__dict__) -> object
         self._bound: dict[int, tuple[Any, str, Any, int]] = {}              # what cannot leave, why, the calls where it was made, a tensor's version
+
+        self.made_handles: list[RemovableHandle] = []                       # handles of hooks that the region registers, in order
+        self._hook_numbers: dict[Path, HookNumber] = {}
 
     # ---- guards -------------------------------------------------------------------------------------------------------------------------
 
@@ -101,7 +107,7 @@ class Outside:
     def is_opaque(self, value: object) -> bool:
         """Whether ``value`` is an object from outside whose content no guard can speak of: a number of numpy, a date, a compiled pattern, an
         iterator. Its type is guarded; native code that looks into it would make what it holds now a constant."""
-        if type(value) in CONSTANT_TYPES or type(value) in (int, float):
+        if type(value) in CONSTANT_TYPES or type(value) in (int, float, HookNumber):
             return False                             # guarded by value when it was read
         return id(value) in self._kept and not isinstance(value, _TRANSPARENT) \
             and _has_native_state(type(value))
@@ -150,7 +156,36 @@ class Outside:
         else:
             self.guard("type", path, f"{kind.__module__}:{kind.__qualname__}")
         self.remember(value, path)
-        return value
+        return self.shadow(value) if is_hook_table(value, path) else value
+
+    def hook_number(self, value: int, path: Path) -> HookNumber:
+        """The number of a hook from outside."""
+        number = self._hook_numbers.setdefault(path, HookNumber(value))
+        self.remember(number, path)
+        return number
+
+    def note_position(self, number: HookNumber, table: Any) -> None:
+        """A guard on where in a table from outside a hook's number stands, which tells whether it is in it."""
+        original = self.originals.get(id(table), (None, None))[0]
+        path = self.paths.get(id(number))
+        if not original or path is None or not is_hook_table(original, self.paths[id(original)]):
+            return                              # one that the region has given out is in no such table, and its length says that it is empty
+        keys = list(original)
+        position = keys.index(number) if number in keys else None
+        if position is None or path != self._key_path(original, position):
+            self.guard("position", path, {"table": self.paths[id(original)].as_json(), "position": position})
+
+    def _key_path(self, table: Any, position: int) -> Path:
+        return self.paths[id(table)].then("keys").item(position)
+
+    def _hook_table_shadow(self, container: Any, path: Path) -> Any:
+        self.guard("length", path, {"type": "collections:OrderedDict", "length": len(container)})
+        copy: Any = collections.OrderedDict()
+        self._link(container, copy)
+        for position, (key, value) in enumerate(container.items()):
+            copy[self.hook_number(key, self._key_path(container, position))] = self.read(value, path.then("values").item(position))
+        self.originals[id(copy)] = (container, copy.copy())
+        return copy
 
     def _read_tuple(self, value: tuple[Any, ...], path: Path) -> Any:
         kind = type(value)
@@ -264,6 +299,8 @@ class Outside:
         if id(container) in self.shadows:
             return self.shadows[id(container)]
         path = self.paths[id(container)]
+        if is_hook_table(container, path):
+            return self._hook_table_shadow(container, path)
         kind = type(container)
         name = f"{kind.__module__}:{kind.__qualname__}"
         copy: Any

@@ -79,13 +79,13 @@ class Captured:
 
 class Capture:
     """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
-    control flow operator of torch's stands for (the runtime's, handed in); ``is_another``: whether a number is not
+    control flow operator of torch's, or a module with ``hooks``, stands for (the runtime's, handed in); ``is_another``: whether a number is not
     what it was at the last arrival."""
 
     def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
                  nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
                  origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None,
-                 plain_form: Callable[[Any], Any] = lambda function: function,
+                 plain_form: Callable[..., Any] = lambda function, hooks=None: function,
                  is_another: Callable[[Path, int | float], bool] = lambda path, value: False) -> None:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
         self._dynamic_numbers, self._is_another = numbers or DynamicNumbers(), is_another
@@ -234,7 +234,12 @@ class Capture:
         fakes = [fake if isinstance(fake, FakeTensor) else None for _, _, fake in self._inputs]
         builder = EpilogueBuilder(self.outside, self.recorder, self.symbols, fakes)
         builder.grad_enabled = grad
-        epilogue, plain = builder.build(result)
+        try:
+            epilogue, plain = builder.build(result)
+        except (GraphBreak, RegionRefused):
+            if self.recorder.operator_count:
+                raise
+            epilogue, plain = "", None                          # without an operator the region runs as the Python it is
         self.symbols.fix_inexact_conditions()
         mutated = [fake is not None and fake._version != before for fake, before in zip(fakes, self._versions)]
         self._check_aliases([changed or id(fake) in self.recorder.hidden_writes.owners for changed, fake in zip(mutated, fakes)])

@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from aotcompile.frontend.interpret.classes import class_value
 from aotcompile.frontend.library import is_library_module
@@ -124,6 +125,8 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
         value = instance[name]
         if name in MODULE_TABLES and path is not None and isinstance(owner, torch.nn.Module):
             return _module_table(i, owner, i.outside.read(value, path.attribute(name)))
+        if name == "id" and path is not None and type(owner) is RemovableHandle:
+            return i.outside.hook_number(value, path.attribute(name))
         return i.outside.read(value, path.attribute(name)) if path is not None else value
     if found is not _MISSING:
         return _bind(i, owner, cls, name, found, path)

@@ -7,6 +7,7 @@ import functools
 import inspect
 import reprlib
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from aotcompile.frontend.interpret import logs, lookasides, natives, transforms
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.classes import function_path
 from aotcompile.frontend.interpret.operations import python_method
+from aotcompile.frontend.capture.hook_tables import MODULE_HOOK_TABLES
 from aotcompile.frontend.capture.outside import CONSTANT_TYPES, CONTAINERS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 # Python functions of torch that are interpreted, because they read the user's objects; all others run natively and their tensor calls are recorded.
 _INTERPRETED_TORCH = ("torch.nn.modules", "torch.nn.utils.parametrize", "torch.nn.utils.parametrizations", "torch.nn.parameter",
                       "torch.nn.utils.stateless", "torch.nn.utils._named_member_accessor", "torch._higher_order_ops.associative_scan",
-                      "torch.utils._contextlib", "torch.utils.checkpoint", "torch.nn.attention", "torch.distributions", "torch.nn.init")
+                      "torch.utils._contextlib", "torch.utils.checkpoint", "torch.utils.hooks", "torch.nn.attention", "torch.distributions",
+                      "torch.nn.init")
 _NATIVE_MODULES = {
     "builtins", "_operator", "operator", "math", "itertools", "_collections", "collections", "_functools", "functools", "_abc", "cmath", "_struct",
     "_bisect", "bisect", "_heapq", "heapq", "numbers", "copyreg", "_string", "string", "unicodedata", "_weakref", "weakref", "_typing", "typing",
@@ -73,6 +76,9 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
         return _call_native(i, function, arguments, keywords)
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return i.plain(function, *map(i.outside.whole, arguments), **keywords)  # the recorder is a function mode: it sees the call
+    if type(function) is weakref.ref and not arguments and not keywords:
+        path = i.outside.path_of(function)
+        return function() if path is None else i.outside.read(function(), path.then("referent"))
     if isinstance(function, functools._lru_cache_wrapper):
         return _call_cached(i, function, arguments, keywords)
     method = python_method(function, "__call__")
@@ -356,18 +362,19 @@ def _call_module(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any
     home = Path(("module", "torch.nn.modules.module"))
     for name in _GLOBAL_HOOKS:
         table = getattr(torch.nn.modules.module, name)
-        hooked = hooked or bool(table)
+        hooked = hooked or bool(i.outside.shadows.get(id(table), table))
         i.outside.guard("length", home.attribute(name), {"type": "collections:OrderedDict", "length": len(table)})
     for name in _HOOKS:
         table = module.__dict__.get(name, {})
-        hooked = hooked or bool(table)
+        hooked = hooked or bool(i.outside.shadows.get(id(table), table))
         if path is not None and name in module.__dict__:
             kind = type(table)
             i.outside.guard("length", path.attribute(name), {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(table)})
     if hooked:
-        if module.__dict__.get("_backward_hooks") or module.__dict__.get("_backward_pre_hooks"):
+        hooks = {name: i.outside.shadows.get(id(table), table) for name, table in vars(module).items() if name in MODULE_HOOK_TABLES}
+        if hooks.get("_backward_hooks") or hooks.get("_backward_pre_hooks"):
             raise GraphBreak("AOT205", f"a module with backward hooks ({type(module).__name__}) is called")
-        plain = i.plain_form(module)
+        plain = i.plain_form(module, hooks)
         return i.run_function(torch.nn.Module._call_impl if plain is module else plain, (module, *arguments), keywords)
     return call(i, i.load_attribute(module, "forward"), arguments, keywords)
 

@@ -14,6 +14,7 @@ from aotcompile.frontend.interpret.frame import Frame, InterpretedGenerator
 from aotcompile.frontend.interpret.opcodes import data, flow  # noqa: F401  (they register their opcodes)
 from aotcompile.frontend.interpret.opcodes.table import HANDLERS
 from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.capture.hook_tables import HookNumber
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error, number_needed
@@ -26,6 +27,7 @@ DEPTH_LIMIT = 150
 # C functions that do not look into the object they are given, only at its type, its identity or a named attribute (which is guarded by itself).
 _LOOKS_AT_TYPE = (isinstance, issubclass, super, getattr, object.__getattribute__, object.__setattr__, object.__delattr__, id, type, callable,
                   hasattr, operator.is_, operator.is_not, __import__, object.__new__)
+_STANDS_FOR = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, HookNumber: int}
 UNBOUND = "_unbound"          # the splitter's marker for a variable without a value; ours, so it needs no guard
 
 
@@ -42,7 +44,7 @@ class Interpreter:
     """Interprets functions for one capture. ``home`` is the region's function: its module's globals are the region's globals."""
 
     def __init__(self, home: types.FunctionType, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable,
-                 plain_form: Callable[[Any], Any]) -> None:
+                 plain_form: Callable[..., Any]) -> None:
         self.home, self.outside, self.recorder, self.symbols = home, outside, recorder, symbols
         self.plain_form = plain_form
         self.handlers = HANDLERS
@@ -317,7 +319,7 @@ class Interpreter:
             return torch.nn.Parameter if getattr(value, "_is_param", False) else torch.Tensor
         if isinstance(value, InterpretedGenerator):
             return types.GeneratorType
-        return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}.get(type(value), type(value))
+        return _STANDS_FOR.get(type(value), type(value))
 
     def handled_above(self, frame: Frame) -> BaseException:
         above = frame.caller

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 import torch.utils.checkpoint
+from torch.utils.hooks import RemovableHandle
 
 from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
@@ -25,6 +26,7 @@ from aotcompile.frontend.capture import custom_function
 from aotcompile.frontend.capture.signals import GraphBreak, UserException, number_needed
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.interpret.copying import deep_copy
+from aotcompile.frontend.interpret.hook_handles import make_handle
 from aotcompile.frontend.torch_private import FakeTensor, associative_scan_op, compile_and_run, generic_associative_scan
 from aotcompile.ir.guards import constant_json
 from aotcompile.ir.paths import Path
@@ -550,6 +552,9 @@ def construct_torch(i: "Interpreter", cls: type, arguments: tuple[Any, ...], key
                                   "torch.nn.attention", "torch._C", "torch.types", "torch.utils._python_dispatch")) or issubclass(cls, BaseException):
         return i.plain(cls, *arguments, **keywords)
     raise GraphBreak("AOT205", f"a {cls.__module__}.{cls.__qualname__} is made")
+
+
+lookaside(RemovableHandle)(make_handle)
 
 
 @lookaside(torch.inference_mode.__enter__)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.frontend.interpret.attributes import static_lookup
+from aotcompile.frontend.capture.hook_tables import HookNumber
 from aotcompile.frontend.capture.outside import MAPPINGS, SEQUENCES
 from aotcompile.frontend.capture.signals import GraphBreak, UserException, branch_on_value
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
@@ -190,6 +191,8 @@ def as_key(i: "Interpreter", key: Any, container: Any = None) -> Any:
         return tuple(as_key(i, part) for part in key)
     if isinstance(key, torch.Tensor):
         return _tensor_key(i, container, key)
+    if type(key) is HookNumber:
+        i.outside.note_position(key, container)
     return key
 
 
@@ -212,7 +215,7 @@ def contains(i: "Interpreter", container: Any, key: Any) -> bool:
         if isinstance(key, torch.Tensor) and id(container) not in i.outside.originals:
             i.compare_keys(container, key)
             return any(item is key for item in container)
-        key = as_key(i, key)
+        key = as_key(i, key, container)
     elif isinstance(container, (list, tuple)):
         return any(i.same(item, key) or truth(i, operate(i, operator.eq, item, key)) for item in container)
     elif python_method(container, "__iter__") is not None:

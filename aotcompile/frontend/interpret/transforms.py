@@ -78,6 +78,9 @@ def _is_torchs(value: Any) -> bool:
     """Whether a callable is a function of torch's own that holds nothing of the user's."""
     if isinstance(value, types.FunctionType):
         return (value.__module__ or "").startswith("torch.") and not value.__closure__
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):           # ``apply``, a C method from torch 2.14 on
+        return False
     return isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket))
 
 

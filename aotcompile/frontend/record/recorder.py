@@ -104,7 +104,7 @@ class Tools:
     digest: Callable[[types.CodeType], str]
     nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]]
     code_objects: Callable[[str, types.CodeType], Mapping[str, types.CodeType]]        # of split bytecode, from its text
-    plain_form: Callable[[Any], Any]                                                   # what stands for `torch.cond` and the like
+    plain_form: Callable[..., Any]                                                   # what stands for `torch.cond` and the like
     rewritten: Callable[[str], bool]                                                   # whether a module is one of those that are written anew
 
 
@@ -199,10 +199,10 @@ class Recording:
         self.properties[twin] = function
         return twin
 
-    def plain_form(self, function: Any) -> Any:
-        """What is interpreted in place of a function."""
+    def plain_form(self, function: Any, hooks: dict[str, Any] | None = None) -> Any:
+        """What is interpreted in place of a function, or of a module with these tables of hooks."""
         original = self.properties.get(function) if isinstance(function, types.FunctionType) else None
-        return original if original is not None else self.tools.plain_form(function)
+        return original if original is not None else self.tools.plain_form(function, hooks)
 
     def _code(self, split: SplitSource, original: types.CodeType, file: str) -> TwinCode | BytecodeTwinCode:
         if isinstance(split, BytecodeSplit):

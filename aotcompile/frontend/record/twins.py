@@ -43,8 +43,15 @@ class TwinCode:
         module = compile(factory, file, "exec", dont_inherit=True, flags=original.co_flags & _FUTURE)
         outer = next(c for c in module.co_consts if isinstance(c, types.CodeType) and c.co_name == "factory")
         inside = {c.co_name: c for c in outer.co_consts if isinstance(c, types.CodeType)}
-        self.function = inside[rewritten.name].replace(co_qualname=original.co_qualname, co_name=original.co_name)
-        self.eager = {name: inside[name] for name in self.eager_names}
+        self.function = _named(inside[rewritten.name], original.co_qualname, original.co_name)
+        self.eager = {name: _named(inside[name], original.co_qualname).replace(co_qualname=name) for name in self.eager_names}
+
+
+def _named(code: types.CodeType, qualname: str, name: str | None = None) -> types.CodeType:
+    """``code`` under another qualified name, and with it what is defined inside."""
+    inner = tuple(_named(each, qualname + each.co_qualname.removeprefix(code.co_qualname)) if isinstance(each, types.CodeType) else each
+                  for each in code.co_consts)
+    return code.replace(co_qualname=qualname, co_name=name or code.co_name, co_consts=inner)
 
 
 class _Explore(ast.NodeTransformer):

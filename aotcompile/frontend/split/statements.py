@@ -293,8 +293,16 @@ class Statements:
             breaks += more
             header = header.with_changes(iter=value)
         elif has_work(node.iter, _subscripts(node.iter)):
-            header = header.with_changes(iter=expressions.assign(expressions.temporary(), node.iter))
+            header = header.with_changes(iter=self._iterated(node.iter))
         self._targeted(header, node.target, origin, breaks)
+
+    def _iterated(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        """A loop's iterable with its work pulled out: an iterator over values is made by the loop, as none can leave a region."""
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in _ITERATORS and all(
+                not argument.star and (isinstance(argument.value, cst.Name) or has_work(argument.value)) for argument in node.args):
+            return node.with_changes(args=[argument if isinstance(argument.value, cst.Name) else
+                                           argument.with_changes(value=self._iterated(argument.value)) for argument in node.args])
+        return self.expressions.assign(self.expressions.temporary(), node)
 
     def _targeted(self, header: cst.For, target: cst.BaseExpression, origin: tuple[int, int], breaks: list[Break]) -> None:
         expressions = self.expressions
@@ -341,6 +349,9 @@ class Statements:
         item = expressions.out[-1]
         assert isinstance(item, Compound)
         item.blocks[0] = stored + (item.blocks[0] or [])
+
+
+_ITERATORS = frozenset({"enumerate", "zip", "reversed", "iter"})
 
 
 def _header(node: cst.CSTNode) -> cst.CSTNode:

@@ -175,6 +175,25 @@ class DistinctGuard : public Guard {
   std::vector<PyObject*> objects_;  // kept, so that a check does not allocate
 };
 
+// The value is the key at a position of a mapping (-1: no key of it).
+class PositionGuard : public Guard {
+ public:
+  PositionGuard(int table, Py_ssize_t position) : table_(table), position_(position) {}
+  bool holds(Frame& frame, PyObject* value) override {
+    const Ref keys = Ref::steal(PySequence_List(frame.slots[static_cast<size_t>(table_)]));
+    for (Py_ssize_t i = 0; i < length_of(keys.get()); ++i) {
+      const int equal = PyObject_RichCompareBool(item_of(keys.get(), i), value, Py_EQ);
+      if (equal < 0) throw PythonErrorSet{};
+      if (equal == 1) return i == position_;
+    }
+    return position_ < 0;
+  }
+
+ private:
+  int table_;
+  Py_ssize_t position_;
+};
+
 class ExpressionGuard : public Guard {
  public:
   explicit ExpressionGuard(Expression expression) : expression(std::move(expression)) {}
@@ -342,6 +361,10 @@ std::unique_ptr<Guard> GuardBuilder::build(PyObject* record, int node) {
     for (Py_ssize_t i = 0; i < length_of(expected); ++i) others.push_back(tree.add(item_of(expected, i), context));
     return std::make_unique<DistinctGuard>(std::move(others));
   }
+  if (kind == "position") {
+    PyObject* position = field(expected, "position");
+    return std::make_unique<PositionGuard>(tree.add(field(expected, "table"), context), position == Py_None ? -1 : static_cast<Py_ssize_t>(integer_of(position)));
+  }
   if (kind == "state") return make_state_guard(expected);
   if (kind == "expression") {
     Expression expression = parse(expected);
@@ -370,7 +393,7 @@ GuardSet::GuardSet(PyObject* guards, PyObject* fetch, PyObject* context) : conte
       guards_.push_back(builder.build(record, node));
     } catch (const PythonErrorSet&) {
       // These read other paths or bind symbols, which a Python check of the single record cannot do.
-      const bool needs_others = kind == "tensor" || kind == "same" || kind == "different" || kind == "distinct" ||
+      const bool needs_others = kind == "tensor" || kind == "same" || kind == "different" || kind == "distinct" || kind == "position" ||
                                 kind == "expression" || kind == "number";
       if (needs_others || !PyErr_ExceptionMatches(PyExc_NotImplementedError)) throw;
       PyErr_Clear();

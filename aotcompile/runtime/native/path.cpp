@@ -75,8 +75,8 @@ PyObject* item(PyObject* object, PyObject* key, Py_ssize_t index) {
   return PyObject_GetItem(object, key);
 }
 
-PyObject* keys(PyObject* object) {
-  PyObject* view = PyDict_CheckExact(object) ? PyDict_Keys(object) : PyObject_CallMethod(object, "keys", nullptr);
+PyObject* keys_or_values(PyObject* object, const char* method) {
+  PyObject* view = PyObject_CallMethod(object, method, nullptr);
   PyObject* result = view != nullptr ? PySequence_Tuple(view) : nullptr;
   Py_XDECREF(view);
   return result;
@@ -178,6 +178,10 @@ PathTree::Node PathTree::step_node(PyObject* step, int parent, const Context& co
     node.kind = Kind::Type;
   } else if (kind == "keys") {
     node.kind = Kind::Keys;
+  } else if (kind == "values") {
+    node.kind = Kind::Values;
+  } else if (kind == "referent") {
+    node.kind = Kind::Referent;
   } else if (kind == "cell") {
     node.kind = Kind::Cell;
     node.index = static_cast<Py_ssize_t>(integer_of(item_of(step, 1)));
@@ -224,7 +228,9 @@ PyObject* PathTree::follow(const Node& node, const Frame& frame, const Context& 
     case Kind::Dictionary: return dictionary_value(parent, node.key.get());
     case Kind::Item: return item(parent, node.key.get(), node.index);
     case Kind::Type: return new_reference(reinterpret_cast<PyObject*>(Py_TYPE(parent)));
-    case Kind::Keys: return keys(parent);
+    case Kind::Keys: return keys_or_values(parent, "keys");
+    case Kind::Values: return keys_or_values(parent, "values");
+    case Kind::Referent: return PyObject_CallNoArgs(parent);
     case Kind::Cell: return cell_content(parent, node.index);
     case Kind::ContextVariable: return context_value(parent);
   }

@@ -108,7 +108,7 @@ class _Code:
         module = compile(factory, file, "exec", dont_inherit=True, flags=original.co_flags & _FUTURE_FLAGS)
         linecache.cache[file] = (len(split.text), None, split.text.splitlines(keepends=True), file)
         inside = {code.co_name: code for code in _codes(next(code for code in _codes(module) if code.co_name == "factory"))}
-        self.eager = {eager: _named(inside[eager], eager) for eager in eager_names}
+        self.eager = {eager: _named(inside[eager], original.co_qualname).replace(co_qualname=eager) for eager in eager_names}
         self.function = _named(inside[rewritten.name], original.co_qualname, original.co_name)
         self._check_free_variables(split)
 
@@ -127,7 +127,10 @@ def _codes(code: CodeType) -> list[CodeType]:
 
 
 def _named(code: CodeType, qualname: str, name: str | None = None) -> CodeType:
-    return code.replace(co_qualname=qualname, co_name=name or code.co_name)
+    """``code`` under another qualified name, and with it what is defined inside."""
+    inner = tuple(_named(each, qualname + each.co_qualname.removeprefix(code.co_qualname)) if isinstance(each, CodeType) else each
+                  for each in code.co_consts)
+    return code.replace(co_qualname=qualname, co_name=name or code.co_name, co_consts=inner)
 
 
 class TwinMaker:

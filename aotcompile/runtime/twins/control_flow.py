@@ -8,7 +8,7 @@ a region for each side of a branch, a loop that stays a loop and whose condition
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -90,10 +90,11 @@ _TORCHS = {torch._higher_order_ops.cond: cond, torch._higher_order_ops.while_loo
            torch._higher_order_ops.scan: scan}
 
 
-def plain_form(function: Any) -> Any:
-    """The plain Python that stands for a function of torch's, or for calling a module that has hooks; anything else itself."""
+def plain_form(function: Any, hooks: Mapping[str, Any] | None = None) -> Any:
+    """The plain Python that stands for a function of torch's, or for calling a module that has hooks (these tables of them, or those it has now);
+    anything else itself."""
     if isinstance(function, torch.nn.Module):
-        return call_with_hooks if has_forward_hooks_only(function) else function
+        return call_with_hooks if has_forward_hooks_only(function, hooks) else function
     return _TORCHS.get(function, function)
 
 

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,11 +16,13 @@ _OTHERS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks_always_call
 _GLOBAL_OTHERS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks_always_called")
 
 
-def has_forward_hooks_only(module: torch.nn.Module) -> bool:
-    """Whether calling a module is `call_with_hooks`: it has forward hooks or pre-hooks, and none of another kind."""
+def has_forward_hooks_only(module: torch.nn.Module, hooks: Mapping[str, Any] | None = None) -> bool:
+    """Whether calling a module is `call_with_hooks`: it has forward hooks or pre-hooks, and none of another kind. ``hooks``: its tables of hooks,
+    where they are not those it has now."""
     own = module.__dict__
-    hooked = own.get("_forward_hooks") or own.get("_forward_pre_hooks") or _torch._global_forward_hooks or _torch._global_forward_pre_hooks
-    others = any(own.get(name) for name in _OTHERS) or any(getattr(_torch, name) for name in _GLOBAL_OTHERS)
+    tables = own if hooks is None else hooks
+    hooked = tables.get("_forward_hooks") or tables.get("_forward_pre_hooks") or _torch._global_forward_hooks or _torch._global_forward_pre_hooks
+    others = any(tables.get(name) for name in _OTHERS) or any(getattr(_torch, name) for name in _GLOBAL_OTHERS)
     usual = type(module).__call__ is torch.nn.Module.__call__ and own.get("_compiled_call_impl") is None
     return bool(hooked) and not others and usual and not torch._C._get_tracing_state()
 

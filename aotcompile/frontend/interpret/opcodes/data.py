@@ -397,10 +397,14 @@ def make_function(i: "Interpreter", f: "Frame", a: int | None) -> None:
     made.__qualname__ = code.co_qualname
     if annotations:
         made.__annotations__ = _annotations(annotations)
-    i.made_functions[id(made)] = made
-    if not code.co_name.endswith(("comp>", "expr>")):
-        i.outside.bind(made, f"{code.co_name}, a function made here, leaves the region", i.call_chain())
+    note_made(i, made)
     f.stack.append(made)
+
+
+def note_made(i: "Interpreter", made: types.FunctionType) -> None:
+    i.made_functions[id(made)] = made
+    if not made.__name__.endswith(("comp>", "expr>")):
+        i.outside.bind(made, f"{made.__name__}, a function made here, leaves the region", i.call_chain())
 
 
 def _annotations(value: Any) -> dict[str, Any]:
@@ -416,7 +420,7 @@ def set_function_attribute(i: "Interpreter", f: "Frame", a: int) -> None:
         old = made
         made = types.FunctionType(old.__code__, old.__globals__, old.__name__, old.__defaults__, tuple(value))
         made.__kwdefaults__, made.__qualname__, made.__annotations__ = old.__kwdefaults__, old.__qualname__, old.__annotations__
-        i.made_functions[id(made)] = made
+        note_made(i, made)
     elif a == 4:
         made.__annotations__ = _annotations(value)
     else:
