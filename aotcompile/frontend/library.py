@@ -1,6 +1,6 @@
 """Which code is the user's and which is a library's.
 
-Library code (the standard library, site-packages) is guarded by version at load, not per call: names read from its modules carry no guards.
+Library code (the standard library, site-packages) is guarded when a variant is loaded, not per call: names read from its modules carry no guards.
 """
 from __future__ import annotations
 
@@ -42,3 +42,10 @@ def is_library_module(name: str | None) -> bool:
         if file is None:
             return root in sys.stdlib_module_names
     return is_library_file(file)
+
+
+def is_compared_at_load(name: str) -> bool:
+    """Whether code of this module that is compiled in is to be compared when it is loaded. CPython and torch are not: the runtime has a range of
+    versions of each, in which the Python code that models go through means the same."""
+    root = name.partition(".")[0]
+    return is_library_module(name) and root not in ("torch", "aotcompile") and root not in sys.stdlib_module_names

@@ -141,7 +141,8 @@ class CapturedVariant:
     ``fetches`` (other objects it needs, by path, read in the prologue). It replays the side effects in order and returns the region's result.
     ``epilogue_imports`` maps the global names it uses to "module:qualname". ``result`` is set when the epilogue does nothing but
     return graph outputs: a single index, or a tuple of indices (then the native path needs no Python epilogue).
-    Mutated graph inputs are mutated by the graph itself (in-place nodes)."""
+    Mutated graph inputs are mutated by the graph itself (in-place nodes). ``libraries``: modules of other distributions whose code was compiled in;
+    no guard speaks of that code, the runtime compares the modules' files when it loads the variant."""
 
     region: str                                        # "Net.forward:r0"
     nodes: tuple[NodeRecord, ...]
@@ -156,6 +157,7 @@ class CapturedVariant:
     output_requires_grad: tuple[bool, ...]
     operator_count: int
     output_strides: tuple[tuple[int | str, ...], ...] = ()     # of the graph's outputs, as eager has them; a text where symbolic
+    libraries: tuple[str, ...] = ()
 
 
 # ---- what the frontend returns ------------------------------------------------------------------------------------------------------------

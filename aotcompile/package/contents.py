@@ -201,7 +201,7 @@ def _manifest(plan: PackagePlan, build: _Build) -> dict[str, Any]:
     eager += [d for d in build.diagnostics if d.code in ("AOT611", "AOT612")]
     return {
         "schema": layout.SCHEMA, "package": plan.source.name, "options": dict(plan.options), "built_with": dict(plan.built_with),
-        "sources": build.sources, "modules": build.modules, "regions": build.regions, "kernels": build.kernels,
+        "sources": build.sources, "modules": build.modules, "libraries": dict(plan.libraries), "regions": build.regions, "kernels": build.kernels,
         **({"callees": build.callees} if build.callees else {}),
         "files": {path: digest(content) for path, content in build.files.items()
                   if path.startswith(f"{layout.AOT_FOLDER}/") and not isinstance(content, CopiedFile)},

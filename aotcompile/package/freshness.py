@@ -1,14 +1,15 @@
 """Is ``generated/<package>`` what a build would write? And taking it away again.
 
 Codes: AOT630 nothing built, AOT631 unusable manifest, AOT632 a source file changed, is new or is gone, AOT633 other options, AOT634 other versions,
-AOT635 a generated file was edited, AOT636 one is missing, AOT637 one too many, AOT638 a build would write something else.
+AOT635 a generated file was edited, AOT636 one is missing, AOT637 one too many, AOT638 a build would write something else,
+AOT639 a library is another.
 """
 from __future__ import annotations
 
 import difflib
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ _COMPARED_VERSIONS = ("torch", "aotcompile")
 
 
 def check(source: PackageSource, generated: Path, *, options: Mapping[str, Any] | None = None, built_with: Mapping[str, str] | None = None,
-          texts: Mapping[str, str] | None = None) -> list[Diagnostic]:
+          texts: Mapping[str, str] | None = None, same_library: Callable[[str, Sequence[str]], bool] | None = None) -> list[Diagnostic]:
     """Every difference between the generated package and its source, each named; empty if it is fresh.
 
     ``options``/``built_with``: those of now, compared with the manifest's (of versions: torch and aotcompile). ``texts``: what a build would
-    write (`PackageContents.texts`), for the full answer. Nothing is written. Raises OSError if a file cannot be read.
+    write (`PackageContents.texts`), for the full answer. ``same_library``: whether a library's module has the code that the manifest speaks of.
+    Nothing is written. Raises OSError if a file cannot be read.
     """
     folder = layout.package_folder(generated, source.name)
     try:
@@ -43,6 +45,10 @@ def check(source: PackageSource, generated: Path, *, options: Mapping[str, Any] 
     if built_with is not None:
         wanted = {key: built_with[key] for key in _COMPARED_VERSIONS if key in built_with}
         found += _settings("AOT634", "version of", {key: value for key, value in manifest["built_with"].items() if key in wanted}, wanted)
+    if same_library is not None:
+        found += [Diagnostic("AOT639", "error", f"{module}, whose code was compiled in, is another than in {module.partition('.')[0]} {recorded[0]}.",
+                             None, _BUILD)
+                  for module, recorded in sorted(manifest.get("libraries", {}).items()) if not same_library(module, recorded)]
     edited = _generated(source, folder, manifest, f"{generated.name}/{source.name}")
     found += edited
     if texts is not None:

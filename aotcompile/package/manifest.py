@@ -6,6 +6,7 @@
     built_with   versions: torch, python, aotcompile, compiler
     sources      file of the user's package -> SHA-256
     modules      module that was rewritten -> SHA-256 of the generated text (all others are copies)
+    libraries    module of a library whose code was compiled in -> [version of the library, SHA-256 of the module's file ("" if it is no source)]
     regions      module ("mypkg.model") -> region ("Net.forward:r0") -> {"variants": [folder...], "lines": [first, last]}; no variants: it stays eager
     kernels      variant folder -> target -> binary, or {file name: binary} where a target has several
     callees      split functions of other packages: {"module", "qualname", "file" (the split source), "digest" (of the original's code), "bytecode",
@@ -28,7 +29,8 @@ from aotcompile.package import layout
 
 def manifest_text(fields: Mapping[str, Any]) -> str:
     """Deterministic JSON: sorted keys below the top level, whose order is the one above; ASCII only, so that any file name survives."""
-    order = ("schema", "package", "options", "built_with", "sources", "modules", "regions", "kernels", "callees", "files", "breaks", "eager")
+    order = ("schema", "package", "options", "built_with", "sources", "modules", "libraries", "regions", "kernels", "callees", "files", "breaks",
+             "eager")
     parts = [f" {json.dumps(key)}: {_indented(fields[key])}" for key in order if key in fields]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 

@@ -20,7 +20,7 @@ SINGLE_PACKAGE = "aotcompile_single"          # the package name in the manifest
 
 
 def single_contents(functions: Sequence[FunctionPlan], *, options: Mapping[str, Any], built_with: Mapping[str, str],
-                    extra_files: Mapping[str, str | bytes]) -> PackageContents:
+                    extra_files: Mapping[str, str | bytes], libraries: Mapping[str, Sequence[str]]) -> PackageContents:
     """The files of one compiled callable; ``functions`` with the entry first."""
     build = _Build()
     for function in functions:
@@ -30,6 +30,7 @@ def single_contents(functions: Sequence[FunctionPlan], *, options: Mapping[str, 
     eager = [d for f in functions for d in f.result.eager]
     manifest = {
         "schema": layout.SCHEMA, "package": SINGLE_PACKAGE, "options": dict(options), "built_with": dict(built_with), "sources": {}, "modules": {},
+        "libraries": dict(libraries),
         "regions": build.regions, "kernels": build.kernels,
         "files": {path: digest(content) for path, content in build.files.items() if isinstance(content, (str, bytes))},
         "breaks": [break_json(b) for f in functions for b in f.result.breaks], "eager": sorted_diagnostics(eager),

@@ -6,7 +6,7 @@
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
@@ -86,7 +86,7 @@ class FunctionPlan:
 class PackagePlan:
     """Everything a build writes. ``outside``: split functions of other packages that the package's own functions call. ``options`` and ``built_with``
     are JSON-shaped; ``extra_files``: path in the generated package -> content, for files that belong to no variant
-    (``_aot/bin/host-<torch>-<cpython>/...``)."""
+    (``_aot/bin/host-<torch>-<cpython>/...``). ``libraries``: module of a library whose code was compiled in -> [version, digest of its file]."""
 
     source: PackageSource
     functions: tuple[FunctionPlan, ...]
@@ -94,6 +94,7 @@ class PackagePlan:
     built_with: Mapping[str, str] = field(default_factory=dict)
     extra_files: Mapping[str, str | bytes] = field(default_factory=dict)
     outside: tuple[FunctionPlan, ...] = ()
+    libraries: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 # ---- what is written ----------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import time
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 
@@ -22,7 +22,7 @@ from aotcompile.pipeline.retarget import devices_of, for_device
 from aotcompile.pipeline.variants import BuiltVariant, build_variant
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 from aotcompile.runtime.twins.control_flow import plain_form
-from aotcompile.runtime.digest import code_digest
+from aotcompile.runtime.digest import code_digest, library_code
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,9 @@ def analyze(groups: Sequence[EntryGroup], *, run: bool, package: str = "") -> An
     calls: list[EntryCalls] = []
     extra: list[FunctionResult] = []
     digests: dict[tuple[str, str], str] = {}
+    digest_of = _remembered_digests()
     for group in groups:
-        digest = code_digest(group.function.__code__)
+        digest = digest_of(group.function.__code__)
         source = function_source(group.function, digest) or bytecode_source(group.function, digest)
         if source is None:
             function = group.function
@@ -77,10 +78,23 @@ def analyze(groups: Sequence[EntryGroup], *, run: bool, package: str = "") -> An
         def rewritten(module: str) -> bool:
             return bool(package) and f"{module}.".startswith(f"{package}.")
 
-        frontend = Frontend(calls, Tools(code_digest, nodes_of, code_objects, plain_form, rewritten))
+        frontend = Frontend(calls, Tools(digest_of, nodes_of, code_objects, plain_form, rewritten))
         results = frontend.analyze(run=run).functions
         digests = {(key[0], key[1]): key[2] for key in frontend.keys()}
     return Analysis(FrontendResult((*results, *extra)), digests, time.perf_counter() - start)
+
+
+def _remembered_digests() -> Callable[[types.CodeType], str]:
+    """`code_digest`, once per code object: a deep model reads the same few functions at every layer. Code objects are told apart by identity, since
+    equal ones of two files differ in their source."""
+    known: dict[int, tuple[types.CodeType, str]] = {}
+
+    def digest(code: types.CodeType) -> str:
+        if id(code) not in known:
+            known[id(code)] = code, code_digest(code)
+        return known[id(code)][1]
+
+    return digest
 
 
 def require_fullgraph(result: FrontendResult) -> None:
@@ -114,6 +128,12 @@ def build_functions(analysis: Analysis, *, backend: str, targets: Sequence[str] 
         digest = analysis.digests.get((function.module, function.qualname), "")
         built.append(BuiltFunction(replace(function, eager=(*function.eager, *dict.fromkeys(notes))), variants, digest, time.perf_counter() - start))
     return built
+
+
+def library_digests(functions: Sequence[BuiltFunction]) -> dict[str, list[str]]:
+    """For the manifest: each module of a library whose code was compiled in, with what the runtime compares."""
+    names = {name for function in functions for variants in function.variants.values() for variant in variants for name in variant.variant.libraries}
+    return {name: list(library_code(name) or ("", "")) for name in sorted(names)}
 
 
 def with_binaries(functions: Sequence[BuiltFunction], *, targets: Sequence[str], jobs: int) -> list[FunctionPlan]:

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,16 @@ from aotcompile.package.types import FunctionPlan, PackageContents, PackagePlan,
 from aotcompile.package.writer import write_package
 from aotcompile.pipeline.entries import function_of, situations_of
 from aotcompile.pipeline.environment import built_with, host_files, require_tools
-from aotcompile.pipeline.functions import Analysis, BuiltFunction, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
+from aotcompile.pipeline.functions import (
+    Analysis,
+    BuiltFunction,
+    EntryGroup,
+    analyze,
+    build_functions,
+    library_digests,
+    require_fullgraph,
+    with_binaries,
+)
 from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.reports import (
     BreakLine,
@@ -36,6 +46,7 @@ from aotcompile.reports import (
     StaleFile,
     VariantExplanation,
 )
+from aotcompile.runtime.digest import has_same_code
 
 log = logging.getLogger("aotcompile")
 
@@ -104,7 +115,7 @@ def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[En
     for function in plans:
         (own if _inside(function, source) else others).append(function)
     outside = _reached(others)
-    plan = PackagePlan(source, tuple(own), options.output_json(), built_with(), host_files(options), outside)
+    plan = PackagePlan(source, tuple(own), options.output_json(), built_with(), host_files(options), outside, library_digests(built))
     shown = {id(each.result) for each in (*own, *outside)}
     built = [function for function in built if id(function.result) in shown]
     return package_contents(plan), built, analysis
@@ -209,12 +220,13 @@ def check(package: str, options: Options) -> CheckReport:
     with opened(package, options) as (found, groups, entries):
         generated = Path(options.out)
         source = _source(found, options)
-        stale = freshness.check(source, generated, options=options.output_json(), built_with=built_with())
+        compare = partial(freshness.check, source, generated, options=options.output_json(), built_with=built_with(), same_library=has_same_code)
+        stale = compare()
         texts = None
         if not any(d.code == "AOT630" for d in stale):
             contents, _, _ = _contents(found, groups, entries, options)
             texts = contents.texts
-            stale = freshness.check(source, generated, options=options.output_json(), built_with=built_with(), texts=texts)
+            stale = compare(texts=texts)
     difference = freshness.diff(texts, generated, found.name) if texts is not None else ""
     return CheckReport(found.name, tuple(StaleFile(str(d.span.file) if d.span else d.code, f"{d.code} {d.message}") for d in stale), difference)
 

@@ -17,7 +17,7 @@ from aotcompile.package.single import single_contents
 from aotcompile.package.types import PackageContents
 from aotcompile.pipeline.entries import function_of, situations_of
 from aotcompile.pipeline.environment import built_with, host_files
-from aotcompile.pipeline.functions import Analysis, EntryGroup, analyze, build_functions, require_fullgraph, with_binaries
+from aotcompile.pipeline.functions import Analysis, EntryGroup, analyze, build_functions, library_digests, require_fullgraph, with_binaries
 from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.pipeline.package import explanation_of
 from aotcompile.reports import Explanation
@@ -35,7 +35,8 @@ def compile_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], opti
         require_fullgraph(analysis.result)
     built = build_functions(analysis, backend=options.backend, targets=options.targets)
     plans = with_binaries(built, targets=options.targets, jobs=options.jobs)
-    contents = single_contents(plans, options=options.output_json(), built_with=built_with(), extra_files=host_files(options))
+    contents = single_contents(plans, options=options.output_json(), built_with=built_with(), extra_files=host_files(options),
+                               libraries=library_digests(built))
     folder = _folder(out)
     _write(contents, folder)
     splits = [

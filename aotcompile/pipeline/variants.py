@@ -114,6 +114,7 @@ def plan_text(variant: CapturedVariant, plans: dict[str, PlanGraph], graphs: Ate
                     "mutated": i.mutated} for i in variant.inputs],
         "symbols": [[s.name, s.input, s.dimension] for s in variant.symbols],
         "guards": [guard.as_json() for guard in variant.guards],
+        "libraries": list(variant.libraries),
         "fetches": [path.as_json() for path in variant.fetches],
         "result": list(variant.result) if isinstance(variant.result, tuple) else variant.result,
         "grad_enabled": variant.grad_enabled,

@@ -6,15 +6,19 @@ The first part covers everything that decides what the function does: bytecode, 
 the name of the function's module. Bytecode is that of one CPython version, so the second part covers the function's source text: it decides where the
 running CPython is not the one that made the digest. Lambdas have no source part (two of them can share a line).
 
+Code of libraries is not compared function by function at every call, but file by file when a variant is loaded: `library_code`.
+
 A rewritten function stands for the original: it carries ``__aotcompile_digest__``, the original's digest. That attribute alone proves nothing, since
 ``functools.wraps`` copies it onto wrappers: it counts only on a function whose own code refers to a region stub.
 """
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import importlib.util
 import sys
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple, Sequence
 
 DIGEST_ATTRIBUTE = "__aotcompile_digest__"
 STUB_MARK = "__aotcompile_stub__"
@@ -109,3 +113,47 @@ def matches(function: Any, name: str, expected: str) -> bool:
     if not expected:
         return isinstance(function, FunctionType) and f"{function.__globals__.get('__name__')}:{function.__code__.co_qualname}" == name
     return (isinstance(function, FunctionType) and f"{function.__module__}:{function.__qualname__}" == name and same_digest(expected, function))
+
+
+# ---- modules of libraries -------------------------------------------------------------------------------------------------------------------
+
+
+class LibraryCode(NamedTuple):
+    """What is compared of a library's module whose code was compiled in. ``version``: of its distribution, "" if it has none; ``source``: SHA-256 of
+    the module's file, "" where it is no Python source."""
+
+    version: str
+    source: str
+
+
+def library_code(module: str) -> LibraryCode | None:
+    """Of the module of this name in this process, which need not be imported; None if there is none."""
+    imported = sys.modules.get(module)
+    try:
+        specification = getattr(imported, "__spec__", None) or importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if specification is None:
+        return None
+    root = module.partition(".")[0]
+    version = getattr(sys.modules.get(root), "__version__", None)
+    if not isinstance(version, str):
+        try:
+            version = importlib.metadata.version(root)
+        except (importlib.metadata.PackageNotFoundError, ValueError):
+            version = ""
+    read = getattr(specification.loader, "get_data", None)
+    if read is None or not (specification.origin or "").endswith(".py"):
+        return LibraryCode(version, "")
+    try:
+        return LibraryCode(version, hashlib.sha256(read(specification.origin)).hexdigest())
+    except OSError:
+        return LibraryCode(version, "")
+
+
+def has_same_code(module: str, built: Sequence[str]) -> bool:
+    """Whether a module has the code that ``built`` (a `LibraryCode`) was taken from. By the source where there is one: another release with the same
+    file is the same code, an edited file of the same release is not."""
+    version, source = built
+    found = library_code(module)
+    return found is not None and (source == found.source if source and found.source else version == found.version)

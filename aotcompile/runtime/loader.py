@@ -7,6 +7,7 @@ warning) and the eager body runs:
     AOT601 the manifest is missing, unreadable or of an unknown schema      AOT604 no binary for this processor
     AOT602 torch is outside the supported range                             AOT605 a file is missing or its path leaves the package
     AOT603 a file's digest is not the manifest's                            AOT606 the plan needs something this runtime does not have
+    AOT608 a library's code that was compiled in is not the code of now
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import torch
 
-from aotcompile.runtime import executor, reporting
+from aotcompile.runtime import digest, executor, reporting
 from aotcompile.runtime.autograd import Training
 from aotcompile.runtime.plugin import PluginGraph
 from aotcompile.runtime.guards import Context, Guards, UnsupportedPlan
@@ -100,6 +101,7 @@ class Package:
         self.loading = threading.RLock()
         self.shared: dict[str, _Shared] = {}                     # variant folder -> what was loaded from it
         self.callees: Any = None                                 # the twins of other packages' functions, once one is called
+        self._libraries: dict[str, str | None] = {}              # module of a library -> why code compiled from it is not to be used
         self._manifest: dict[str, Any] | None = None
         self._refusal: str | None = None
 
@@ -168,6 +170,25 @@ class Package:
         if not isinstance(entry, dict):
             raise Refused(f"AOT605 the manifest has no region {module}:{region}")
         return list(entry["variants"])
+
+    def require_libraries(self, modules: Sequence[str]) -> None:
+        """Raises Refused AOT608 if the code of one of these modules is not what was compiled."""
+        for module in modules:
+            if module not in self._libraries:
+                self._libraries[module] = self._library_refusal(module)
+            if reason := self._libraries[module]:
+                raise Refused(reason)
+
+    def _library_refusal(self, module: str) -> str | None:
+        version, source = self.manifest()["libraries"][module]
+        if digest.has_same_code(module, (version, source)):
+            return None
+        found = digest.library_code(module)
+        if found is None:
+            return f"AOT608 {module}, whose code was compiled in, is not installed"
+        name = module.partition(".")[0]
+        change = f"{name} {version} then, {found.version} now" if version != found.version else f"its file was edited, {name} is {version} as it was"
+        return f"AOT608 {module} is not the code that was compiled in ({change}); build again"
 
     def binary(self, folder: str) -> str:
         """Path of the verified kernels of a variant for this processor. Raises Refused AOT603, AOT604."""
@@ -324,6 +345,7 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
     plan = json.loads(package.text(f"{folder}/plan.json"))
     if plan.get("schema") != SCHEMA:
         raise Refused(f"AOT606 {folder}/plan.json has schema {plan.get('schema')!r}, this runtime reads {SCHEMA}")
+    package.require_libraries(plan.get("libraries", ()))
     for name in ("guards.py", "wrapper.py"):
         if package.has(f"{folder}/{name}"):
             package.verified(f"{folder}/{name}")

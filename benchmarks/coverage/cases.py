@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")        # the lists are for the CPU, and a child forked after CUDA has started cannot use torch
+
+import torch  # noqa: E402
 
 
 class NoSuchCase(Exception):

@@ -30,6 +30,8 @@ from typing import Any
 sys.path.insert(0, os.environ.get("AOTCOMPILE_TREE") or str(Path(__file__).resolve().parent.parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")        # the lists are for the CPU, and a child forked after CUDA has started cannot use torch
+
 import torch  # noqa: E402
 
 DTYPES = {name: getattr(torch, name)

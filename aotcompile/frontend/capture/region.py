@@ -17,6 +17,7 @@ from aotcompile.frontend.capture.outside import Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
+from aotcompile.frontend.library import is_compared_at_load
 from aotcompile.frontend.torch_private import FakeTensor, is_data_dependent, is_parameter, new_fake_mode, symbol_expression
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
 from aotcompile.ir.dtypes import BY_TORCH_NAME
@@ -260,7 +261,8 @@ class Capture:
         variant = CapturedVariant(
             self.name, self._nodes_of(graph), inputs, symbols, tuple(guards), tuple(builder.fetches), epilogue, dict(builder.imports), plain,
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
-            tuple(self._strides_text(fake) for fake in builder.outputs))
+            tuple(self._strides_text(fake) for fake in builder.outputs),
+            tuple(sorted(name for name in self.interpreter.modules if isinstance(name, str) and is_compared_at_load(name))))
         return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed(), self._written_numbers())
 
     def _changed(self) -> frozenset[tuple[str, ...]]:

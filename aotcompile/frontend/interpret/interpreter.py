@@ -54,6 +54,7 @@ class Interpreter:
         self.break_chain: list[BreakPoint] | None = None
         self.raised: tuple[BaseException | None, list[BreakPoint]] = (None, [])
         self.made_functions: dict[int, types.FunctionType] = {}
+        self.modules: set[object] = set()              # names of the modules whose functions were interpreted
         self.without_path: dict[int, types.FunctionType] = {}          # functions from outside that nothing leads to
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
         self.steps = 0
@@ -149,6 +150,7 @@ class Interpreter:
     def run_function(self, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Interpret a Python function's body (or make its generator)."""
         local = calls.bind(self, function, arguments, keywords)
+        self.modules.add(function.__globals__.get("__name__"))
         entered_natively, self.entering = self.entering, False
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
         frame = Frame(self, function, function.__code__, local, cells, self.frame, entered_natively)

@@ -11,7 +11,7 @@ import struct
 import sys
 import types
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Callable, Mapping
 
@@ -309,6 +309,8 @@ class RecordingStub:
         if isinstance(outcome, Refused):
             recording.send(FoundRefusal(self.key, self.identity, outcome.code, outcome.reason, outcome.hint))
             return None
+        libraries = tuple(name for name in outcome.variant.libraries if not recording.tools.rewritten(name))
+        outcome = replace(outcome, variant=replace(outcome.variant, libraries=libraries))
         named = dict(zip(self.eager.__code__.co_varnames, arguments))
         lasting = [root[0] != "argument" or isinstance(named.get(root[1]), torch.nn.Module) or source is not None and root[1] in source.freevars
                    for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
