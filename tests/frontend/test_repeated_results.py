@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import aotcompile
-from aotcompile.frontend.capture.repeated import PURE, RepeatedResults
+from aotcompile.frontend.capture.operators.repeated import PURE, RepeatedResults
 from aotcompile.frontend.torch_private import FakeTensorMode, is_view_unseen, new_fake_mode
 
 pytestmark = pytest.mark.filterwarnings("ignore")

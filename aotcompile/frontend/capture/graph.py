@@ -14,12 +14,12 @@ import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
 
-from aotcompile.frontend.capture.composed import composed
-from aotcompile.frontend.capture.hidden_writes import HiddenWrites
-from aotcompile.frontend.capture.repeated import RepeatedResults
+from aotcompile.frontend.capture.operators.composed import composed
+from aotcompile.frontend.capture.operators.hidden_writes import HiddenWrites
+from aotcompile.frontend.capture.operators.repeated import RepeatedResults
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
-from aotcompile.frontend.capture.transforms import TransformRecorder
+from aotcompile.frontend.capture.operators.transforms import TransformRecorder
 from aotcompile.frontend.torch_private import (
     NO_FAKE_KERNEL,
     SHAPE_NEEDS_VALUE,

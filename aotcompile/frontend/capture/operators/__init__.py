@@ -1,0 +1,1 @@
+"""What the graph recorder knows of torch's functions beyond recording their calls."""
