@@ -79,9 +79,9 @@ _module: Any = torch.nn.modules.module
 
 
 def calls_forward_only(module: torch.nn.Module) -> bool:
-    """Whether calling the module does nothing but call its ``forward``: no hooks of its own or global ones, no ``__call__`` of its class."""
+    """Whether `torch.nn.Module.__call__` does nothing but call the module's ``forward``: no hooks of its own or global ones."""
     values = module.__dict__
-    return (type(module).__call__ is torch.nn.Module.__call__ and values.get("_compiled_call_impl") is None
+    return (values.get("_compiled_call_impl") is None
             and not any(values.get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"))
             and not (_module._global_forward_hooks or _module._global_forward_pre_hooks or _module._global_backward_hooks
                      or _module._global_backward_pre_hooks)

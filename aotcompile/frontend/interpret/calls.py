@@ -126,6 +126,8 @@ def _call_partial(i: "Interpreter", function: Any, arguments: tuple[Any, ...], k
 
 
 def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    if function is torch.nn.Module.__call__ and arguments and isinstance(arguments[0], torch.nn.Module):
+        return _call_forward(i, arguments[0], arguments[1:], keywords)
     if getattr(function, "_torchdynamo_disable", False):
         raise GraphBreak("AOT207", f"{function.__qualname__} is marked torch.compiler.disable")
     if getattr(function, "_dynamo_marked_constant", False):
@@ -352,10 +354,15 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def _call_module(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """``module(...)``: straight to forward where no hook is registered (a guard), else by torch's own Python code."""
+    """``module(...)``."""
     custom = static_lookup(type(module), "__call__")
     if custom is not torch.nn.Module.__call__ and isinstance(custom, types.FunctionType):
         return call(i, custom, (module, *arguments), keywords)
+    return _call_forward(i, module, arguments, keywords)
+
+
+def _call_forward(i: "Interpreter", module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """`torch.nn.Module.__call__`: straight to forward where no hook is registered (a guard), else by the plain form, or torch's own Python code."""
     i.outside.read(torch.nn.Module.__call__, Path(("module", "torch.nn.modules.module")).attribute("Module").attribute("__call__"))
     path = i.outside.path_of(module)
     hooked = False

@@ -215,19 +215,26 @@ class Recording:
             plain = self.tools.plain_form(function)
             twin = self.twin(plain) or plain
             return twin if plain is function else self._noting_functions(twin)
-        if isinstance(function, types.MethodType) and isinstance(function.__func__, types.FunctionType):
-            twin = self.twin(function.__func__)
-            return types.MethodType(twin, function.__self__) if twin else function
-        if isinstance(function, torch.nn.Module) and (plain := self.tools.plain_form(function)) is not function:
-            twin = self.twin(plain)
-            return types.MethodType(twin, function) if twin else function
-        if isinstance(function, torch.nn.Module) and "forward" not in function.__dict__ and not any(
-                function.__dict__.get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")):
-            forward = type(function).forward
-            twin = self.twin(forward) if isinstance(forward, types.FunctionType) else None
-            return types.MethodType(twin, function) if twin else function
+        if isinstance(function, types.MethodType):
+            if function.__func__ is torch.nn.Module.__call__ and isinstance(function.__self__, torch.nn.Module):
+                return self._forward(function.__self__, function)
+            return self._method(function.__func__, function.__self__, function)
+        if isinstance(function, torch.nn.Module):
+            called = type(function).__call__
+            return self._forward(function, function) if called is torch.nn.Module.__call__ else self._method(called, function, function)
         return function
 
+    def _forward(self, module: torch.nn.Module, function: Any) -> Any:
+        """What is called in place of `torch.nn.Module.__call__`."""
+        plain = self.tools.plain_form(module)
+        if plain is not module:
+            return self._method(plain, module, function)
+        hooked = any(module.__dict__.get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"))
+        return function if hooked or "forward" in module.__dict__ else self._method(type(module).forward, module, function)
+
+    def _method(self, method: Any, owner: Any, function: Any) -> Any:
+        twin = self.twin(method) if isinstance(method, types.FunctionType) else None
+        return types.MethodType(twin, owner) if twin else function
 
     def _noting_functions(self, twin: types.FunctionType) -> Callable[..., Any]:
         """``twin``, a control flow operator's, whose branches are others for other functions given."""

@@ -193,19 +193,25 @@ class TwinMaker:
         if kind is FunctionType:
             function = plain_form(function)
             return self.twin(function) or function
-        if kind is MethodType:
-            twin = self.twin(function.__func__) if type(function.__func__) is FunctionType else None
-            return function if twin is None else MethodType(twin, function.__self__)
-        if isinstance(function, torch.nn.Module):
-            plain = plain_form(function)
-            if plain is not function:                            # it has hooks
-                twin = self.twin(plain)
-                return function if twin is None else MethodType(twin, function)
-        if isinstance(function, torch.nn.Module) and calls_forward_only(function) and "forward" not in function.__dict__:
-            forward = getattr(kind, "forward", None)
-            twin = self.twin(forward) if type(forward) is FunctionType else None
-            return function if twin is None else MethodType(twin, function)
+        if kind is MethodType and not _is_module_call(function):
+            return self._method(function.__func__, function.__self__, function)
+        if kind is MethodType or isinstance(function, torch.nn.Module) and kind.__call__ is torch.nn.Module.__call__:
+            return self._forward(function.__self__ if kind is MethodType else function, function)
+        return self._method(kind.__call__, function, function) if isinstance(function, torch.nn.Module) else function
+
+    def _forward(self, module: torch.nn.Module, function: Any) -> Any:
+        """What to call in place of `torch.nn.Module.__call__`."""
+        plain = plain_form(module)
+        if plain is not module:                                  # it has hooks
+            return self._method(plain, module, function)
+        if calls_forward_only(module) and "forward" not in module.__dict__:
+            return self._method(getattr(type(module), "forward", None), module, function)
         return function
+
+    def _method(self, method: Any, owner: Any, function: Any) -> Any:
+        """The twin of a method, bound; ``function`` where it has none."""
+        twin = self.twin(method) if type(method) is FunctionType else None
+        return function if twin is None else MethodType(twin, owner)
 
     def report(self) -> reporting.Report:
         records = [counters.record(region, module) for (module, region), counters in self.counters.items()]
@@ -221,6 +227,11 @@ class TwinMaker:
         except Refused:
             built = False
         return record if built or record.eager else reporting.eager_record(record)
+
+
+def _is_module_call(method: MethodType) -> bool:
+    """Whether a method is ``super().__call__`` of a module, or the like."""
+    return method.__func__ is torch.nn.Module.__call__ and isinstance(method.__self__, torch.nn.Module)
 
 
 SplitFunctionKey = tuple[str, str]

@@ -17,14 +17,13 @@ _GLOBAL_OTHERS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_glob
 
 
 def has_forward_hooks_only(module: torch.nn.Module, hooks: Mapping[str, Any] | None = None) -> bool:
-    """Whether calling a module is `call_with_hooks`: it has forward hooks or pre-hooks, and none of another kind. ``hooks``: its tables of hooks,
+    """Whether `torch.nn.Module.__call__` of a module is `call_with_hooks`: it has forward hooks or pre-hooks, and none of another kind. ``hooks``: its tables of hooks,
     where they are not those it has now."""
     own = module.__dict__
     tables = own if hooks is None else hooks
     hooked = tables.get("_forward_hooks") or tables.get("_forward_pre_hooks") or _torch._global_forward_hooks or _torch._global_forward_pre_hooks
     others = any(tables.get(name) for name in _OTHERS) or any(getattr(_torch, name) for name in _GLOBAL_OTHERS)
-    usual = type(module).__call__ is torch.nn.Module.__call__ and own.get("_compiled_call_impl") is None
-    return bool(hooked) and not others and usual and not torch._C._get_tracing_state()
+    return bool(hooked) and not others and own.get("_compiled_call_impl") is None and not torch._C._get_tracing_state()
 
 
 def call_with_hooks(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
