@@ -18,7 +18,7 @@ from aotcompile.graph.record import nodes_of
 from aotcompile.package.types import FunctionPlan, VariantFiles
 from aotcompile.pipeline.binaries import build_binaries
 from aotcompile.pipeline.garbage import fewer_collections
-from aotcompile.pipeline.retarget import devices_of, for_device
+from aotcompile.pipeline.retarget import placements, with_own_gpu
 from aotcompile.pipeline.variants import BuiltVariant, build_variant
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 from aotcompile.runtime.twins.control_flow import plain_form
@@ -115,8 +115,11 @@ def build_functions(analysis: Analysis, *, backend: str, targets: Sequence[str] 
         variants: dict[int, tuple[BuiltVariant, ...]] = {}
         for index, captured in function.variants.items():
             made = []
-            placed = [(moved, device) for device in devices_of(tuple(targets)) for variant in captured
-                      if (moved := for_device(variant, device)) is not None]
+            placed = placements(captured, targets)
+            if captured and not placed:
+                reason = f"it was captured with tensors on another device than the targets ({', '.join(targets)}) build for."
+                notes.append(Diagnostic("AOT504", "warning", reason, Span(function.file, function.lines[0], function=function.qualname),
+                                        "Add a target for its device (cuda:sm_90, ...), or give examples on one device."))
             for variant, device in placed:
                 outcome = build_variant(variant, backend=backend, language="triton" if device == "cuda" else "cpp")
                 if isinstance(outcome, Diagnostic):
@@ -139,6 +142,8 @@ def library_digests(functions: Sequence[BuiltFunction]) -> dict[str, list[str]]:
 def with_binaries(functions: Sequence[BuiltFunction], *, targets: Sequence[str], jobs: int) -> list[FunctionPlan]:
     """The functions with their kernels compiled for all targets."""
     every = [variant for function in functions for variants in function.variants.values() for variant in variants]
+    if any(variant.kernels is not None and variant.kernels.language == "triton" for variant in every):
+        targets = with_own_gpu(targets)
     binaries = build_binaries([variant.kernels for variant in every], targets=targets, jobs=jobs)
     found = {id(variant): binary for variant, binary in zip(every, binaries)}
     return [FunctionPlan(f.result, {i: tuple(VariantFiles(v.texts, found[id(v)]) for v in variants) for i, variants in f.variants.items()}, f.digest)
