@@ -17,8 +17,8 @@ _GLOBAL_OTHERS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_glob
 
 
 def has_forward_hooks_only(module: torch.nn.Module, hooks: Mapping[str, Any] | None = None) -> bool:
-    """Whether `torch.nn.Module.__call__` of a module is `call_with_hooks`: it has forward hooks or pre-hooks, and none of another kind. ``hooks``: its tables of hooks,
-    where they are not those it has now."""
+    """Whether `torch.nn.Module.__call__` of a module is `call_with_hooks`: it has forward hooks or pre-hooks, and none of another kind.
+    ``hooks``: its tables of hooks, where they are not those it has now."""
     own = module.__dict__
     tables = own if hooks is None else hooks
     hooked = tables.get("_forward_hooks") or tables.get("_forward_pre_hooks") or _torch._global_forward_hooks or _torch._global_forward_pre_hooks
