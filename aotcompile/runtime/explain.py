@@ -38,6 +38,8 @@ def path_text(path: Sequence[Any]) -> str:
             text = f"{text}.__dict__[{value!r}]"
         elif word == "item":
             text = f"{text}[{_key_text(value)}]"
+        elif word == "own_item":
+            text = f"{value}.__getitem__({text}, {_key_text(step[2])})"
         elif word == "type":
             text = f"type({text})"
         elif word in ("keys", "values"):

@@ -208,31 +208,24 @@ def _item(container: Any, key: Any) -> Any:
     return container[key]
 
 
+_STEPS: dict[str, Callable[..., Callable[[Any], Any]]] = {
+    "attribute": lambda name: lambda value: getattr(value, name),
+    "dictionary": lambda name: lambda value: value.__dict__[name],
+    "item": lambda key: lambda value: _item(value, key),
+    "own_item": lambda base, key: lambda value: (list if base == "list" else dict).__getitem__(value, key),
+    "type": lambda: type,
+    "keys": lambda: lambda value: tuple(value.keys()),
+    "values": lambda: lambda value: tuple(value.values()),
+    "referent": lambda: lambda value: value(),
+    "cell": lambda index: lambda value: value.__closure__[index].cell_contents,
+    "context_variable": lambda: lambda value: value.get(),
+}
+
+
 def _step(step: Sequence[Any], context: Context) -> Callable[[Any], Any]:
-    kind = step[0]
-    if kind == "attribute":
-        name = step[1]
-        return lambda value: getattr(value, name)
-    if kind == "dictionary":
-        name = step[1]
-        return lambda value: value.__dict__[name]
-    if kind == "item":
-        key = decode_step(step[1], context.package, context.import_name)
-        return lambda value: _item(value, key)
-    if kind == "type":
-        return type
-    if kind == "keys":
-        return lambda value: tuple(value.keys())
-    if kind == "values":
-        return lambda value: tuple(value.values())
-    if kind == "referent":
-        return lambda value: value()
-    if kind == "cell":
-        index = step[1]
-        return lambda value: value.__closure__[index].cell_contents
-    if kind == "context_variable":
-        return lambda value: value.get()
-    raise UnsupportedPlan(f"path step {kind!r}")
+    if step[0] not in _STEPS:
+        raise UnsupportedPlan(f"path step {step[0]!r}")
+    return _STEPS[step[0]](*(decode_step(part, context.package, context.import_name) for part in step[1:]))
 
 
 # ---- the check ----------------------------------------------------------------------------------------------------------------------------
@@ -556,15 +549,8 @@ def _sizes(guards: Guards, slot: int, sizes: tuple[int | str, ...]) -> None:
 
     def check(frame: Frame) -> bool:
         shape, symbols = frame[slot].shape, frame[0]
-        if len(shape) != rank:
-            return False
-        for dimension, size in fixed:
-            if shape[dimension] != size:
-                return False
-        for dimension, name in names:
-            if symbols.setdefault(name, shape[dimension]) != shape[dimension]:
-                return False
-        return True
+        return (len(shape) == rank and all(shape[dimension] == size for dimension, size in fixed)
+                and all(symbols.setdefault(name, shape[dimension]) == shape[dimension] for dimension, name in names))
     guards.add(check)
     guards._defined.update(name for _, name in names)
     for dimension, size in enumerate(sizes):

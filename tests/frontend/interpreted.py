@@ -76,6 +76,10 @@ def _fetch(path: Path, function: types.FunctionType, named: dict[str, Any]) -> A
                 value = value.__dict__[part]
             case ("item", part):
                 value = value[part]
+            case ("own_item", "dict" | "OrderedDict" | "defaultdict", part):
+                value = dict.__getitem__(value, part)
+            case ("own_item", "list", part):
+                value = list.__getitem__(value, part)
             case ("type",):
                 value = type(value)
             case ("keys",):

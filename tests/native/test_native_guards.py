@@ -256,6 +256,20 @@ def test_module_attributes_without_running_getattr(guards: MakeGuards) -> None:
     assert guards(("x",), [], [argument("x", ["attribute", "answer"])]).check((Custom(),)) == (42,)
 
 
+def test_items_past_a_derived_class(guards: MakeGuards) -> None:
+    class Doubling(dict):  # type: ignore[type-arg]
+        def __getitem__(self, key: str) -> object:
+            raise AssertionError("code of the program")
+
+    class Reversed(list):  # type: ignore[type-arg]
+        def __getitem__(self, position: object) -> object:
+            raise AssertionError("code of the program")
+    assert guards(("x",), [], [argument("x", ["own_item", "dict", "k"])]).check((Doubling(k=4),)) == (4,)
+    assert guards(("x",), [], [argument("x", ["own_item", "list", 1])]).check((Reversed([1, 2]),)) == (2,)
+    assert guards(("x",), [], [argument("x", ["own_item", "dict", "n"])]).check((Doubling(k=4),)) == 0
+    assert guards(("x",), [], [argument("x", ["own_item", "list", 0])]).check((3,)) == 0
+
+
 def test_roots(guards: MakeGuards, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, empty, variable = types.CellType(5), types.CellType(), contextvars.ContextVar[int]("variable")
     outer = lambda: cell                                         # noqa: E731

@@ -177,7 +177,8 @@ def test_paths_are_followed_and_a_failure_is_a_failed_guard() -> None:
              (Path(("global", "len")), len), (Path(("closure", "c")), value), (Path(("module", "torch.nn")), torch.nn),
              (Path(("global", "VARIABLE")).then("context_variable"), 5), (Path(("argument", "x")).attribute("items").item(0).then("keys"), ("k",)),
              (Path(("argument", "x")).attribute("items").item(0).then("values"), ((10, 11),)),
-             (Path(("argument", "x")).attribute("reference").then("referent"), Other)]
+             (Path(("argument", "x")).attribute("reference").then("referent"), Other),
+             (Path(("argument", "x")).attribute("items").item(0).then("own_item", "dict", "k"), (10, 11))]
     space = {**globals(), "__builtins__": __builtins__}
     context = Context(("x",), space, {"c": cell[0]})
     assert Guards([], [path.as_json() for path, _ in paths], context).check((value,)) == tuple(expected for _, expected in paths)

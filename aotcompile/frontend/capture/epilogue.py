@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from aotcompile.frontend.capture.containers import CONTAINERS, SEQUENCES, ContainerChanges, base_of, held_items, is_derived
 from aotcompile.frontend.capture.hook_tables import HookNumber
-from aotcompile.frontend.capture.outside import DELETED, MAPPINGS, Outside
+from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import RegionRefused
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
@@ -68,7 +69,8 @@ class EpilogueBuilder:
         for _, owner, name, value in _last_writes(self._outside.effects):
             self._write_attribute(owner, name, value)
         for container, shadow, snapshot in self._outside.changed_containers():
-            self._change_container(container, shadow, snapshot)
+            base = self._import(base_of(type(container))) if is_derived(container) else ""
+            self._lines.extend(ContainerChanges(self.expression(container), base, self.expression).lines(shadow, snapshot))
         for container, added in self._outside.put_items():
             self._put_items(self.expression(container), container, added)
         if torch.is_grad_enabled() is not self.grad_enabled:
@@ -133,7 +135,7 @@ class EpilogueBuilder:
         """Python code that ran for the assignment (``__setattr__``, a property) is in the effects already, and does not run again."""
         target, deleted = self.expression(owner), value is DELETED
         text = "" if deleted else self.expression(value)
-        if isinstance(owner, dict):
+        if type(owner) is dict:                     # a module's globals
             self._lines.append(f"{target}[{name!r}] = {text}")
         elif not isinstance(owner, type) and _runs_python(type(owner), name):
             self._lines.append(f"del {target}.__dict__[{name!r}]" if deleted else f"{target}.__dict__[{name!r}] = {text}")
@@ -149,34 +151,6 @@ class EpilogueBuilder:
         else:
             method = "add" if isinstance(container, set) else "append"
             self._lines.extend(f"{target}.{method}({self.expression(value)})" for value in added)
-
-    def _change_container(self, container: Any, shadow: Any, snapshot: Any) -> None:
-        target = self.expression(container)
-        if isinstance(shadow, MAPPINGS):
-            self._change_mapping(target, shadow, snapshot)
-        elif isinstance(shadow, set):
-            removed, added = sorted(snapshot - shadow, key=repr), sorted(shadow - snapshot, key=repr)
-            self._lines.extend(f"{target}.discard({self.expression(item)})" for item in removed)
-            self._lines.extend(f"{target}.add({self.expression(item)})" for item in added)
-        else:
-            before, after = list(snapshot), list(shadow)
-            if len(after) >= len(before) and all(a is b for a, b in zip(before, after)):
-                self._lines.extend(f"{target}.append({self.expression(item)})" for item in after[len(before):])
-            elif isinstance(shadow, collections.deque):
-                items = ", ".join(map(self.expression, after))
-                self._lines.extend((f"{target}.clear()", f"{target}.extend([{items}])"))
-            else:
-                self._lines.append(f"{target}[:] = [{', '.join(map(self.expression, after))}]")
-
-    def _change_mapping(self, target: str, shadow: Any, snapshot: Any) -> None:
-        kept = [key for key in snapshot if key in shadow]
-        if list(shadow)[:len(kept)] == kept:
-            self._lines.extend(f"del {target}[{self.expression(key)}]" for key in snapshot if key not in shadow)
-            changed = [key for key in shadow if key not in snapshot or shadow[key] is not snapshot[key]]
-        else:
-            self._lines.append(f"{target}.clear()")
-            changed = list(shadow)
-        self._lines.extend(f"{target}[{self.expression(key)}] = {self.expression(shadow[key])}" for key in changed)
 
     # ---- values -----------------------------------------------------------------------------------------------------------------------------
 
@@ -259,7 +233,8 @@ class EpilogueBuilder:
         if isinstance(value, enum.Enum):
             return f"{self._class(kind)}({self.expression(value.value)})" if isinstance(value, enum.Flag) else f"{self._class(kind)}[{value.name!r}]"
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
-            return self._import(value)
+            callback, original = getattr(value, "interpreted", (None, None))          # what native code was given for a function of the program's
+            return self.expression(original) if callback is value else self._import(value)
         if isinstance(value, types.MethodType):
             if static_lookup(type(value.__self__), value.__func__.__name__) is value.__func__:
                 return f"{self.expression(value.__self__)}.{value.__func__.__name__}"
@@ -285,25 +260,28 @@ class EpilogueBuilder:
                 return f"{self._class(kind)}([{self._items(value)}])"
             raise RegionRefused("AOT208", f"a result of type {kind.__qualname__}")
         name = self._fresh_name()
-        if isinstance(value, collections.defaultdict):
+        if kind is collections.defaultdict:
             self._lines.append(f"{name} = {self._class(kind)}({self.expression(value.default_factory)})")
-        elif isinstance(value, collections.deque):
+        elif kind is collections.deque:
             self._lines.append(f"{name} = {self._class(kind)}((), {value.maxlen!r})")
         else:
             reason = _unbuildable(value, kind)
             if reason:
                 raise RegionRefused("AOT208", reason)
-            self._lines.append(f"{name} = {self._class(kind)}.__new__({self._class(kind)})")
+            self._lines.append(f"{name} = {self._import(_native_base(kind))}.__new__({self._class(kind)})")
         self._named(value, name)
+        if isinstance(value, collections.defaultdict) and kind is not collections.defaultdict:
+            self._lines.append(f"{name}.default_factory = {self.expression(value.default_factory)}")
+        elif isinstance(value, collections.deque) and kind is not collections.deque:
+            self._lines.append(f"{self._import(collections.deque)}.__init__({name}, (), {value.maxlen!r})")
         if isinstance(value, dict):
-            base = self._import(collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict)
-            items = collections.OrderedDict.items(value) if isinstance(value, collections.OrderedDict) else dict.items(value)
-            for key, item in items:
+            base = self._import(base_of(kind))
+            for key, item in held_items(value):
                 self._lines.append(f"{base}.__setitem__({name}, {self.expression(key)}, {self.expression(item)})")
-        elif isinstance(value, (list, collections.deque)):
-            self._lines.append(f"{name}.extend([{self._items(value)}])")
+        elif isinstance(value, SEQUENCES):
+            self._lines.append(f"{self._import(base_of(kind))}.extend({name}, [{', '.join(self.expression(item) for _, item in held_items(value))}])")
         elif isinstance(value, set):
-            self._lines.append(f"{name}.update([{self._items(sorted(value, key=repr))}])")
+            self._lines.append(f"set.update({name}, [{self._items(sorted(set.__iter__(value), key=repr))}])")
         for attribute, item in _attributes(value, kind):
             self._lines.append(f"object.__setattr__({name}, {attribute!r}, {self.expression(item)})")
         return name
@@ -312,8 +290,8 @@ class EpilogueBuilder:
         """``BaseException.__new__`` keeps the arguments; an ``__init__`` of its own would be given them once more."""
         if not hasattr(kind, "__weakref__"):
             return f"{self._class(kind)}({self._items(value.args)})"
-        made = self._class(kind)
-        name = self._named(value, self._named_line(f"{made}.__new__({', '.join([made, *map(self.expression, value.args)])})"))
+        given = ", ".join([self._class(kind), *map(self.expression, value.args)])
+        name = self._named(value, self._named_line(f"{self._import(_native_base(kind))}.__new__({given})"))
         self._lines.extend(f"{name}.{attribute} = {self.expression(item)}" for attribute, item in value.__dict__.items())
         if value.__cause__ is not None or value.__suppress_context__:
             self._lines.append(f"{name}.__cause__ = {self.expression(value.__cause__)}")
@@ -467,6 +445,14 @@ def _runs_python(cls: type, name: str) -> bool:
     return isinstance(found, property) or isinstance(static_lookup(type(found), "__set__"), types.FunctionType)
 
 
+def _native_base(kind: type) -> type:
+    """The first class of the method resolution order that is not written in Python: its ``__new__`` runs no code of the program's."""
+    return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE)
+
+
+_HEAP_TYPE = 1 << 9
+
+
 def _leads_to(module: str, name: str, value: Any) -> bool:
     import sys
 
@@ -481,9 +467,9 @@ def _unbuildable(value: Any, kind: type) -> str:
     if kind.__module__ == "builtins":
         return f"a {kind.__name__} leaves the region"
     for base in kind.__mro__:
-        if base is object or base in (dict, list, set, collections.OrderedDict):
+        if base is object or base in CONTAINERS:
             continue
-        if base.__module__ not in ("typing", "abc", "collections.abc") and not base.__flags__ & (1 << 9):
+        if base.__module__ not in ("typing", "abc", "collections.abc") and not base.__flags__ & _HEAP_TYPE:
             return f"a {kind.__qualname__} leaves the region"
     return ""
 

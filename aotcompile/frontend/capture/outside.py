@@ -23,6 +23,19 @@ from torch.utils.hooks import RemovableHandle
 from aotcompile.base.span import Span
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.hook_tables import HookNumber, is_hook_table
+from aotcompile.frontend.capture.containers import (
+    CONTAINERS,
+    MAPPINGS,
+    SEQUENCES,
+    SETS,
+    base_of,
+    empty_copy,
+    held_item,
+    held_items,
+    holds,
+    is_derived,
+    overrides,
+)
 from aotcompile.frontend.capture.signals import GraphBreak
 from aotcompile.ir.guards import Guard, constant_json
 from aotcompile.ir.paths import Path, is_key, key_json
@@ -33,10 +46,6 @@ CONSTANT_TYPES = (
     bool, str, bytes, complex, type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.device, torch.layout, torch.memory_format, range,
     slice,
 )
-MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
-SEQUENCES = (list, collections.deque)
-SETS = (set,)
-CONTAINERS = (*MAPPINGS, *SEQUENCES, *SETS)
 _CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
               types.MethodWrapperType)
 # Native types whose objects are guarded as what they are (by name, code digest, items), or that torch is given as they are.
@@ -140,7 +149,7 @@ class Outside:
         if kind is frozenset:
             self.guard("equals", path, constant_json(value))
             return value
-        if id(value) in self.shadows:
+        if id(value) in self.shadows and not is_derived(value):
             return self.shadows[id(value)]
         if isinstance(value, (types.FunctionType, types.ModuleType, type, *_CALLABLES)):
             self._read_callable(value, path)
@@ -217,10 +226,23 @@ class Outside:
         """Whether ``value`` is a container from outside (a shadow or a new container is an ordinary object)."""
         return type(value) in CONTAINERS and id(value) in self.paths and id(value) not in self.originals
 
+    def is_derived(self, value: object) -> bool:
+        """Whether ``value`` comes from outside and is of a class derived from a container's. It keeps its identity; its shadow is of the base."""
+        return is_derived(value) and id(value) in self.paths
+
+    def holds_items(self, value: object) -> bool:
+        return self.is_container(value) or self.is_derived(value)
+
+    def _item_path(self, container: Any, key: Any) -> Path:
+        path, base = self.paths[id(container)], base_of(type(container))
+        return path.then("own_item", base.__name__, _checked(key)) if overrides(type(container), "__getitem__") else path.item(_checked(key))
+
     def item(self, container: Any, key: Any) -> Any:
         """``container[key]`` with a constant key: of its shadow if there is one, else that item alone is read. Raises KeyError or IndexError."""
         if id(container) in self.shadows:
             return self.shadows[id(container)][key]
+        if overrides(type(container), "__contains__"):
+            return self.shadow(container)[key]
         path = self.paths[id(container)]
         found, value = self._written_item(container, key)
         if found:
@@ -234,10 +256,10 @@ class Outside:
                     return added[key]
             else:
                 return self.shadow(container)[key]
-        if isinstance(container, MAPPINGS) and key not in container:
+        if isinstance(container, MAPPINGS) and not holds(container, key):
             self.guard("contains", path, {"key": _key_json(key), "present": False})
-        value = container[key]
-        return self.read(value, path.item(_checked(key)))
+        value = held_item(container, key)
+        return self.read(value, self._item_path(container, key))
 
     def contains(self, container: Any, key: Any) -> bool:
         if id(container) in self.shadows:
@@ -247,13 +269,15 @@ class Outside:
             return value is not DELETED
         if key in self.pending.get(id(container), ()):
             return True
-        present = key in container
+        if overrides(type(container), "__contains__"):
+            return key in self.shadow(container)
+        present = holds(container, key)
         self.guard("contains", self.paths[id(container)], {"key": _key_json(key), "present": present})
         return present
 
     def length(self, container: Any) -> int:
         changed = id(container) in self.pending and not isinstance(container, SEQUENCES) or self.writes.get(id(self.dictionaries.get(id(container))))
-        if changed or id(container) in self.shadows:
+        if changed or id(container) in self.shadows or overrides(type(container), "__len__"):
             return len(self.shadow(container))
         kind = type(container)
         self.guard("length", self.paths[id(container)], {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(container)})
@@ -298,55 +322,47 @@ class Outside:
         """A copy of an outside container with everything in it read; the same one each time."""
         if id(container) in self.shadows:
             return self.shadows[id(container)]
-        path = self.paths[id(container)]
+        path, kind, base = self.paths[id(container)], type(container), base_of(type(container))
         if is_hook_table(container, path):
             return self._hook_table_shadow(container, path)
-        kind = type(container)
         name = f"{kind.__module__}:{kind.__qualname__}"
-        copy: Any
+        own = overrides(kind, "__iter__", *(("keys",) if issubclass(base, dict) else ("__len__", "__contains__") if base is set else ("__len__",)))
+        if own:
+            raise GraphBreak("AOT205", f"a {kind.__name__}, which has its own {own}(), is used as a whole")
+        copy: Any = empty_copy(container)
         if isinstance(container, MAPPINGS):
-            for key in container:
+            entries = held_items(container)
+            for key, _ in entries:
                 if not _is_constant_key(key):
                     raise GraphBreak("AOT205", f"a dict with keys of type {type(key).__name__} from outside is used as a whole")
-            self.guard("keys", path, {"type": name, "keys": [constant_json(key) for key in container]})
-            copy = container.__class__() if not isinstance(container, collections.defaultdict) else collections.defaultdict(container.default_factory)
+            self.guard("keys", path, {"type": name, "keys": [constant_json(key) for key, _ in entries]})
             self._link(container, copy)
-            for key, value in container.items():
-                copy[key] = self._deep(value, path.item(_checked(key)))
+            for key, value in entries:
+                copy[key] = self._deep(value, self._item_path(container, key))
             for key, value in self.writes.pop(id(self.dictionaries.get(id(container))), {}).items():
                 copy.pop(key, None) if value is DELETED else copy.__setitem__(key, value)
         elif isinstance(container, SETS):
-            if not all(_is_constant_key(key) for key in container):
+            elements = set(set.__iter__(container))
+            if not all(map(_is_constant_key, elements)):
                 raise GraphBreak("AOT205", "a set of objects from outside is used as a whole")
-            self.guard("equals", path, constant_json(frozenset(container)) | {"type": name})
-            copy = set(container)
+            if kind is set:
+                self.guard("equals", path, constant_json(frozenset(elements)) | {"type": name})
+            else:
+                self.guard("length", path, {"type": name, "length": len(elements)})
+                for element in sorted(elements, key=repr):
+                    self.guard("contains", path, {"key": _key_json(element), "present": True})
+            copy |= elements
             self._link(container, copy)
         else:
-            self.guard("length", path, {"type": name, "length": len(container)})
-            copy = [] if kind is list else collections.deque(maxlen=container.maxlen)
+            entries = held_items(container)
+            self.guard("length", path, {"type": name, "length": len(entries)})
             self._link(container, copy)
-            copy.extend(self._deep(value, path.item(index)) for index, value in enumerate(container))
+            copy.extend(self._deep(value, self._item_path(container, index)) for index, value in entries)
         self.originals[id(copy)] = (container, copy.copy())
         added = self.pending.pop(id(container), None)
         if added:
             copy.extend(added) if isinstance(container, SEQUENCES) else copy.update(added)
         return copy
-
-    def plain_mapping(self, container: dict[Any, Any]) -> dict[Any, Any]:
-        """The content of an outside instance of a dict subclass, everything in it read."""
-        path, kind = self.paths[id(container)], type(container)
-        keys = list(dict.__iter__(container))
-        if not all(map(_is_constant_key, keys)):
-            raise GraphBreak("AOT205", f"a {kind.__name__} with keys that are objects is used as a whole")
-        self.guard("keys", path, {"type": f"{kind.__module__}:{kind.__qualname__}", "keys": [constant_json(key) for key in keys]})
-        return {key: self._deep(dict.__getitem__(container, key), path.item(_checked(key))) for key in keys}
-
-    def contains_of_subclass(self, container: dict[Any, Any], key: Any) -> bool:
-        if not _is_constant_key(key):
-            raise GraphBreak("AOT205", f"a {type(container).__name__} from outside is asked for a {type(key).__name__}")
-        present = dict.__contains__(container, key)
-        self.guard("contains", self.paths[id(container)], {"key": _key_json(key), "present": present})
-        return present
 
     def _link(self, container: Any, copy: Any) -> None:
         self.shadows[id(container)] = copy
@@ -392,7 +408,12 @@ class Outside:
 
     def whole(self, value: Any) -> Any:
         """``value`` fit to be handed to native code: outside containers become shadows; new lists and tuples hold them already."""
-        return self.shadow(value) if self.is_container(value) else value
+        return self.shadow(value) if self.holds_items(value) else value
+
+    def identity(self, value: Any) -> Any:
+        """What the program is given for what native code gave: not the shadow of a derived container."""
+        original, _ = self.originals.get(id(value), (None, None))
+        return original if is_derived(original) else value
 
     def whole_inside(self, value: Any) -> Any:
         """As `whole`, also for what tuples, lists and dicts hold (native code may look into them): those that hold an outside container are

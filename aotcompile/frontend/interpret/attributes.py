@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from aotcompile.frontend.interpret.classes import class_value
 from aotcompile.frontend.library import is_library_module
-from aotcompile.frontend.capture.outside import DELETED, MAPPINGS
+from aotcompile.frontend.capture.outside import CONTAINERS, DELETED, MAPPINGS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.torch_private import FakeTensor
@@ -52,7 +52,7 @@ def load_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
     if isinstance(owner, torch.Tensor):
         return _tensor_attribute(i, owner, name)
     if isinstance(owner, SYMBOLIC):
-        return i.plain(getattr, owner, name)
+        return i.plain(getattr, owner if hasattr(owner, name) else i.symbols.fix(owner), name)
     found, value = i.outside.written(owner, name)
     if found:
         if value is DELETED:
@@ -200,7 +200,7 @@ def _fallback(i: "Interpreter", owner: Any, cls: type, name: str, path: Path | N
         raise UserException(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
     if path is not None and hasattr(owner, "__dict__"):
         i.outside.guard("has_dictionary", path, {"name": name, "present": False})
-    if isinstance(custom, types.FunctionType):
+    if isinstance(custom, (types.FunctionType, *_METHODS)):         # also ``__getattr__ = dict.__getitem__``
         return i.call(custom, (owner, name), {})
     return i.plain(getattr, owner, name)
 
@@ -266,10 +266,17 @@ def store_attribute(i: "Interpreter", owner: Any, name: str, value: Any) -> None
     """``owner.name = value``."""
     _check_writable(i, owner, name)
     custom = static_lookup(type(owner), "__setattr__")
-    if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__setattr__:
+    if _is_own(custom, torch.nn.Module.__setattr__, object.__setattr__):
         i.call(custom, (owner, name, value), {})
         return
     plain_store(i, owner, name, value)
+
+
+def _is_own(method: Any, *usual: Any) -> bool:
+    """Whether a class has a method of its own: Python code, or a container's method under this name (``__setattr__ = dict.__setitem__``)."""
+    if isinstance(method, _METHODS) and method.__objclass__ not in CONTAINERS:
+        return False
+    return isinstance(method, (types.FunctionType, *_METHODS)) and method not in usual
 
 
 def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
@@ -305,7 +312,7 @@ def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
     """``del owner.name``."""
     _check_writable(i, owner, name)
     custom = static_lookup(type(owner), "__delattr__")
-    if isinstance(custom, types.FunctionType) and custom is not torch.nn.Module.__delattr__:
+    if _is_own(custom, torch.nn.Module.__delattr__, object.__delattr__):
         i.call(custom, (owner, name), {})
         return
     plain_delete(i, owner, name)

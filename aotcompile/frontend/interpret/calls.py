@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.entry import SKIP_ATTRIBUTE
-from aotcompile.frontend.interpret import logs, lookasides, natives, transforms
+from aotcompile.frontend.interpret import natives, transforms
+from aotcompile.frontend.interpret.known import logs, lookasides, torch_lookasides
 from aotcompile.frontend.interpret.attributes import OutsideMethod, static_lookup
 from aotcompile.frontend.interpret.classes import function_path
 from aotcompile.frontend.interpret.operations import python_method
 from aotcompile.frontend.capture.hook_tables import MODULE_HOOK_TABLES
-from aotcompile.frontend.capture.outside import CONSTANT_TYPES, CONTAINERS
+from aotcompile.frontend.capture.outside import CONSTANT_TYPES
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.torch_private import is_stand_in
@@ -81,6 +82,8 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
         return function() if path is None else i.outside.read(function(), path.then("referent"))
     if isinstance(function, functools._lru_cache_wrapper):
         return _call_cached(i, function, arguments, keywords)
+    if type(function) in natives.GETTERS and arguments:
+        return natives.GETTERS[type(function)](i, function, arguments[0])
     method = python_method(function, "__call__")
     if method is not None:
         _read_class_method(i, function, "__call__", method)
@@ -331,7 +334,7 @@ def _construct(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords
     if cls.__module__.partition(".")[0] in _FOREIGN:
         raise GraphBreak("AOT204", f"a {cls.__module__}.{cls.__qualname__} is made")
     if cls.__module__.startswith("torch.") and not cls.__module__.startswith(_INTERPRETED_TORCH) and not issubclass(cls, torch.autograd.Function):
-        return lookasides.construct_torch(i, cls, arguments, keywords)
+        return torch_lookasides.construct_torch(i, cls, arguments, keywords)
     if python_new:
         made = i.run_function(make, (cls, *arguments), keywords)
     elif make is object.__new__ or static_lookup(object, "__new__") is make:
@@ -401,9 +404,8 @@ def _call_native(i: "Interpreter", function: Any, arguments: tuple[Any, ...], ke
     if isinstance(owner, torch.Tensor) or (not isinstance(owner, (types.ModuleType, type(None))) and type(owner).__module__ == "builtins"):
         return natives.native_method(i, function, owner, name, arguments, keywords)
     module = _module_of(function)
-    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)) and arguments and i.is_outside(arguments[0]):
-        if isinstance(arguments[0], CONTAINERS) and type(arguments[0]) not in CONTAINERS:
-            return natives.outside_subclass(i, function, name, arguments, keywords)
+    if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)) and arguments and i.outside.is_derived(arguments[0]):
+        return natives.derived_container(i, function, name, arguments, keywords)
     if module == "builtins" and name in _OUTPUT:
         raise GraphBreak("AOT201", f"{name}() is called")
     if module.partition(".")[0] == "torch":

@@ -41,7 +41,7 @@ def class_value(i: "Interpreter", cls: type, name: str, value: Any) -> Any:
     path = class_path(i, cls)
     if path is not None:
         return i.outside.read(value, path.attribute(name))
-    if type(value) in CONTAINERS:
+    if isinstance(value, CONTAINERS):
         raise GraphBreak("AOT205", f"{cls.__qualname__}.{name} is read, of a class that is found nowhere")
     return value
 

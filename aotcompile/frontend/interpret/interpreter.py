@@ -125,7 +125,8 @@ class Interpreter:
 
     def native(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run C code. Outside containers among the arguments become shadows."""
-        return self.plain(function, *map(self.outside.whole, arguments), **{k: self.outside.whole(v) for k, v in keywords.items()})
+        return self.outside.identity(
+            self.plain(function, *map(self.outside.whole, arguments), **{k: self.outside.whole(v) for k, v in keywords.items()}))
 
     def plain(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Run C code on just these values; its exceptions are the program's."""
@@ -140,7 +141,7 @@ class Interpreter:
 
     def _refuse_opaque(self, function: Callable[..., Any], values: Iterable[Any]) -> None:
         for value in values:
-            if self.outside.is_opaque(value):
+            if self.outside.is_opaque(value) or self.outside.is_derived(value):
                 name = getattr(function, "__name__", type(function).__name__)
                 raise GraphBreak("AOT204", f"{name}() looks into a {type(value).__module__}.{type(value).__qualname__} from outside",
                                  "Pass a plain Python number or text in.")

@@ -55,35 +55,53 @@ def outside_method(i: "Interpreter", method: OutsideMethod, arguments: tuple[Any
 
 
 _READS_ITEM = {"get", "__getitem__", "__contains__"}
-_READS_ALL = {"keys", "values", "items", "__iter__", "copy", "__len__"}
 
 
-def outside_subclass(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """A method of dict, list, ... on an outside instance of a subclass: reading a dict is guarded item by item, everything else is left outside."""
+def derived_container(i: "Interpreter", function: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A method of dict, list, ... on an instance from outside of a derived class: of a mapping single items are read, else its shadow is used."""
     container = arguments[0]
-    if not isinstance(container, dict) or name not in (*_READS_ITEM, *_READS_ALL):
+    if not issubclass(function.__objclass__, CONTAINERS):
         raise GraphBreak("AOT205", f"{name}() on a {type(container).__name__} from outside")
-    if name in _READS_ALL:
-        return i.call(i.load_attribute(i.outside.plain_mapping(container), name), arguments[1:], keywords)
-    key = i.as_key(arguments[1])
-    if not i.outside.contains_of_subclass(container, key):
+    if isinstance(container, dict) and name in _READS_ITEM and id(container) not in i.outside.shadows:
+        return _read_item(i, container, name, *arguments[1:], **keywords)
+    return i.outside.identity(i.call(i.load_attribute(i.outside.shadow(container), name), arguments[1:], keywords))
+
+
+def _read_item(i: "Interpreter", container: dict[Any, Any], name: str, key: Any, default: Any = None) -> Any:
+    key = i.as_key(key)
+    path = i.outside.paths[id(container)]
+    module = {"module": path.root[1], "global": i.home.__globals__.get("__name__")}.get(path.root[0])
+    held = dict.get(container, key)
+    if module and is_library_module(module) and name == "__getitem__" and isinstance(held, (type, types.FunctionType)):
+        return held                        # classes and functions in a library's table need no guard
+    if not i.outside.contains(container, key):
         if name == "__getitem__":
             raise UserException(KeyError(key))
-        return False if name == "__contains__" else arguments[2] if len(arguments) > 2 else keywords.get("default")
-    if name == "__contains__":
-        return True
-    path, value = i.outside.paths[id(container)], dict.__getitem__(container, key)
-    if python_method(container, "__getitem__") is None:
-        return i.outside.read(value, path.item(key))
-    # A path's [key] would go through the class's own __getitem__; classes and functions in a library's table need no guard.
-    module = {"module": path.root[1], "global": i.home.__globals__.get("__name__")}.get(path.root[0])
-    if module and is_library_module(module) and isinstance(value, (type, types.FunctionType)):
-        return value
-    raise GraphBreak("AOT205", f"{name}() past the __getitem__ of a {type(container).__name__} from outside")
+        return False if name == "__contains__" else default
+    return True if name == "__contains__" else i.outside.item(container, key)
 
 
+def _get_attributes(i: "Interpreter", getter: Any, value: Any) -> Any:
+    found = [functools.reduce(i.load_attribute, name.split("."), value) for name in getter.__reduce__()[1]]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _get_items(i: "Interpreter", getter: Any, value: Any) -> Any:
+    found = [i.get_item(value, key) for key in getter.__reduce__()[1]]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _call_method(i: "Interpreter", caller: Any, value: Any) -> Any:
+    made, arguments = caller.__reduce__()
+    name, *given = (*made.args, *arguments) if isinstance(made, functools.partial) else arguments
+    return i.call(i.load_attribute(value, name), tuple(given), made.keywords if isinstance(made, functools.partial) else {})
+
+
+GETTERS: dict[type, Any] = {operator.attrgetter: _get_attributes, operator.itemgetter: _get_items, operator.methodcaller: _call_method}
 _CALLBACK_KEYWORDS = ("key", "func")
-_TAKES_FUNCTION = {map, filter, functools.reduce}
+# Which argument is a function that is called, now or later.
+_FUNCTION_AT = dict.fromkeys((map, filter, functools.reduce, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse,
+                              collections.defaultdict), 0) | {itertools.accumulate: 1, itertools.groupby: 1}
 _ITERATES = {
     list, tuple, set, frozenset, sorted, zip, map, filter, enumerate, functools.reduce, dict.fromkeys,
 }
@@ -100,8 +118,9 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
     positions = _iterated(function, module, len(arguments)) if iterates else ()
     given = [i.iterate(a) if number in positions and (a.ndim if isinstance(a, torch.Tensor) else hasattr(type(a), "__iter__")) else a
              for number, a in enumerate(arguments)]
-    if iterates or module == "itertools":
-        given = [i.callback(a) if isinstance(a, (types.FunctionType, types.MethodType)) or _interpreted_callable(a) else a for a in given]
+    position = _FUNCTION_AT.get(function, len(given)) if _hashable(function) else len(given)
+    if position < len(given):
+        given[position] = _callback(i, function, given[position])
     keywords = {k: i.callback(v) if k in _CALLBACK_KEYWORDS and v is not None else v for k, v in keywords.items()}
     if function is sorted or name == "sort":
         _refuse_tensor_comparison(arguments, keywords)
@@ -133,8 +152,10 @@ def _hashable(function: Any) -> bool:
     return type(function).__hash__ is not None
 
 
-def _interpreted_callable(value: Any) -> bool:
-    return not isinstance(value, (type, torch.Tensor)) and python_method(value, "__call__") is not None
+def _callback(i: "Interpreter", function: Any, given: Any) -> Any:
+    if given is None:
+        return i.callback(bool) if function in (filter, itertools.filterfalse) else None
+    return given if function is collections.defaultdict and isinstance(given, type) else i.callback(given)
 
 
 def _refuse_tensor_comparison(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -229,7 +250,10 @@ def standard_library(i: "Interpreter", module: str, function: types.FunctionType
         value = arguments[0]
         if isinstance(value, torch.Tensor):
             return i.native(torch.clone, (value,), {})
-        return shallow_copy(i, value) if copies_attributes(value) and i.is_outside(value) else i.run_function(function, arguments, keywords)
+        custom = python_method(value, "__copy__")
+        if custom is not None:
+            return i.call(custom, (value,), {})
+        return shallow_copy(i, value) if copies_attributes(value) else i.run_function(function, arguments, keywords)
     if module == "copy":
         return i.run_function(function, tuple(map(i.outside.whole, arguments)), keywords)
     code = "AOT201" if module in ("warnings", "os", "tempfile", "shutil", "glob") else "AOT204"

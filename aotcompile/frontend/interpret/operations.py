@@ -1,6 +1,7 @@
 """Operators, items, iteration, truth and formatting of the interpreted program."""
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from typing import TYPE_CHECKING, Any
@@ -8,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.frontend.interpret.attributes import static_lookup
+from aotcompile.frontend.capture.containers import MAPPINGS, SEQUENCES, base_of
 from aotcompile.frontend.capture.hook_tables import HookNumber
-from aotcompile.frontend.capture.outside import MAPPINGS, SEQUENCES
 from aotcompile.frontend.capture.signals import GraphBreak, UserException, branch_on_value
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 
@@ -116,7 +117,7 @@ def truth(i: "Interpreter", value: Any) -> bool:
             return truth(i, i.call(method, (value,), {}))
         if _has(value, name):
             break
-    return bool(i.plain(bool, value))
+    return bool(i.outside.length(value) if i.outside.is_derived(value) else i.plain(bool, value))
 
 
 # ---- items ----------------------------------------------------------------------------------------------------------------------------------
@@ -144,9 +145,18 @@ def get_item(i: "Interpreter", container: Any, key: Any) -> Any:
     if isinstance(container, (dict, list, tuple, str)):
         key = as_key(i, key, container)
     missing = python_method(container, "__missing__")
-    if missing is not None and isinstance(container, dict) and key not in container:
+    if missing is not None and isinstance(container, dict) and not contains_key(i, container, key):
         return i.call(missing, (container, key), {})
+    if i.outside.is_derived(container) and not isinstance(key, slice) and base_of(type(container)) is not collections.defaultdict:
+        try:
+            return i.outside.item(container, key)
+        except (KeyError, IndexError, TypeError) as error:
+            raise UserException(error) from None
     return i.native(operator.getitem, (container, key), {})
+
+
+def contains_key(i: "Interpreter", mapping: dict[Any, Any], key: Any) -> bool:
+    return i.outside.contains(mapping, key) if i.outside.is_derived(mapping) else dict.__contains__(mapping, key)
 
 
 def _holds_modules(container: Any) -> bool:
@@ -164,22 +174,22 @@ def set_item(i: "Interpreter", container: Any, key: Any, value: Any) -> None:
         else:
             i.outside.put(container, key, value)
         return
-    container = i.outside.whole(container)
     method = python_method(container, "__setitem__")
     if method is not None:
         i.call(method, (container, key, value), {})
         return
+    container = i.outside.whole(container)
     if isinstance(container, (dict, list)):
         key = as_key(i, key, container)
     i.native(operator.setitem, (container, key, value), {})
 
 
 def delete_item(i: "Interpreter", container: Any, key: Any) -> None:
-    container = i.outside.whole(container)
     method = python_method(container, "__delitem__")
     if method is not None:
         i.call(method, (container, key), {})
     else:
+        container = i.outside.whole(container)
         i.native(operator.delitem, (container, as_key(i, key, container)), {})
 
 
@@ -193,7 +203,8 @@ def as_key(i: "Interpreter", key: Any, container: Any = None) -> Any:
         return _tensor_key(i, container, key)
     if type(key) is HookNumber:
         i.outside.note_position(key, container)
-    return key
+    position = python_method(key, "__index__") if isinstance(container, (list, tuple, str)) else None
+    return key if position is None else i.call(position, (key,), {})
 
 
 def _tensor_key(i: "Interpreter", container: Any, key: torch.Tensor) -> torch.Tensor:
@@ -207,10 +218,12 @@ def _tensor_key(i: "Interpreter", container: Any, key: torch.Tensor) -> torch.Te
 def contains(i: "Interpreter", container: Any, key: Any) -> bool:
     if i.outside.is_container(container) and not isinstance(container, SEQUENCES):
         return i.outside.contains(container, as_key(i, key))
-    container = i.outside.whole(container)
     method = python_method(container, "__contains__")
     if method is not None:
         return truth(i, i.call(method, (container, key), {}))
+    if i.outside.is_derived(container) and not isinstance(container, SEQUENCES):
+        return i.outside.contains(container, as_key(i, key))
+    container = i.outside.whole(container)
     if isinstance(container, (dict, set, frozenset)):
         if isinstance(key, torch.Tensor) and id(container) not in i.outside.originals:
             i.compare_keys(container, key)
@@ -228,6 +241,9 @@ def contains(i: "Interpreter", container: Any, key: Any) -> bool:
 
 def iterator(i: "Interpreter", value: Any) -> Any:
     """``iter(value)``; objects whose ``__iter__`` is written in Python are interpreted."""
+    method = python_method(value, "__iter__")
+    if method is not None:
+        return i.call(method, (value,), {})
     value = i.outside.whole(value)
     if isinstance(value, torch.Tensor):
         if value.ndim == 0:
@@ -235,9 +251,6 @@ def iterator(i: "Interpreter", value: Any) -> Any:
         return iter(i.native(torch.unbind, (value, 0), {}))
     if isinstance(value, SYMBOLIC):
         raise UserException(TypeError(f"'{i.type_of(value).__name__}' object is not iterable"))
-    method = python_method(value, "__iter__")
-    if method is not None:
-        return i.call(method, (value,), {})
     if not _has(value, "__iter__") and python_method(value, "__getitem__") is not None:
         return i.sequence_iterator(value)
     return i.plain(iter, value)
@@ -245,11 +258,10 @@ def iterator(i: "Interpreter", value: Any) -> Any:
 
 def iterate(i: "Interpreter", value: Any) -> Any:
     """``value`` fit to be iterated by native code."""
-    value = i.outside.whole(value)
     if isinstance(value, torch.Tensor) or python_method(value, "__iter__") is not None:
         made = iterator(i, value)
         return i.native_iterator(made)
-    return i.native_iterator(value)
+    return i.native_iterator(i.outside.whole(value))
 
 
 def advance(i: "Interpreter", values: Any) -> tuple[bool, Any]:
@@ -288,7 +300,12 @@ def as_mapping(i: "Interpreter", value: Any) -> dict[Any, Any]:
 
 def format_value(i: "Interpreter", value: Any, conversion: Any, specification: str | None) -> str:
     """f-strings and ``format``: text of a tensor needs its values."""
-    value = i.outside.whole(value)
+    if not i.outside.is_derived(value):
+        value = i.outside.whole(value)
+    elif python_method(value, "__repr__") is None and python_method(value, "__str__") is None:
+        if base_of(type(value)) not in (dict, list):
+            raise GraphBreak("AOT203", f"formatting a {type(value).__name__}")
+        value = i.outside.shadow(value)
     if isinstance(value, torch.Tensor) or _holds_tensor(value):
         raise GraphBreak("AOT203", "formatting reads a tensor's value", "Format after the region, or log a detached copy.")
     value = fix_deep(i, value)

@@ -75,6 +75,12 @@ PyObject* item(PyObject* object, PyObject* key, Py_ssize_t index) {
   return PyObject_GetItem(object, key);
 }
 
+// Past a `__getitem__` of the object's class.
+PyObject* own_item(PyObject* object, PyObject* key) {
+  if (PyDict_Check(object)) return new_reference(PyDict_GetItemWithError(object, key));
+  return PyList_Check(object) ? PyList_Type.tp_as_mapping->mp_subscript(object, key) : nullptr;
+}
+
 PyObject* keys_or_values(PyObject* object, const char* method) {
   PyObject* view = PyObject_CallMethod(object, method, nullptr);
   PyObject* result = view != nullptr ? PySequence_Tuple(view) : nullptr;
@@ -174,6 +180,9 @@ PathTree::Node PathTree::step_node(PyObject* step, int parent, const Context& co
       node.index = PyLong_AsSsize_t(node.key.get());
       if (node.index == -1 && PyErr_Occurred()) PyErr_Clear();
     }
+  } else if (kind == "own_item") {
+    node.kind = Kind::OwnItem;
+    node.key = decode_part(item_of(step, 2), context);
   } else if (kind == "type") {
     node.kind = Kind::Type;
   } else if (kind == "keys") {
@@ -227,6 +236,7 @@ PyObject* PathTree::follow(const Node& node, const Frame& frame, const Context& 
     case Kind::Attribute: return attribute(parent, node.key.get());
     case Kind::Dictionary: return dictionary_value(parent, node.key.get());
     case Kind::Item: return item(parent, node.key.get(), node.index);
+    case Kind::OwnItem: return own_item(parent, node.key.get());
     case Kind::Type: return new_reference(reinterpret_cast<PyObject*>(Py_TYPE(parent)));
     case Kind::Keys: return keys_or_values(parent, "keys");
     case Kind::Values: return keys_or_values(parent, "values");

@@ -1,0 +1,1 @@
+"""Callables that the interpreter knows and does not look into."""
