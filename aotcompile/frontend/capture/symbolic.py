@@ -82,6 +82,10 @@ class SymbolTable:
             self.symbols[value.node.expr] = Symbol(f"s{len(self.symbols)}", "size", hint, minimum=minimum, maximum=maximum)
         return self._by_name[name, hint]
 
+    def named_sizes(self) -> list[tuple[str, sympy.Symbol]]:
+        """(dimension letter, symbol)."""
+        return [(name, value.node.expr) for (name, _), value in self._by_name.items()]
+
     def define(self, value: torch.SymInt, input_number: int, dimension: int) -> None:
         symbol = self.symbols.get(value.node.expr)              # None: the code has made it a constant before it came to this tensor
         if symbol is not None and symbol.input < 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Sequence
 
 import torch
@@ -18,6 +18,7 @@ from aotcompile.base.names import enclosing_class, numbered
 from aotcompile.base.span import Span
 from aotcompile.frontend.bytecode import BytecodeBreak, BytecodeSource, BytecodeSplit, break_at, split_bytecode
 from aotcompile.frontend.capture.region import Dimensions, DynamicNumbers
+from aotcompile.frontend.record.served import Served
 from aotcompile.frontend.record.recorder import (
     FoundBreak,
     FoundEmpty,
@@ -30,6 +31,7 @@ from aotcompile.frontend.record.recorder import (
     Tools,
     record_run,
 )
+from aotcompile.frontend.record.sizes import OtherSizes, most_attempts
 from aotcompile.frontend.record.source import FunctionSource, Locator
 from aotcompile.frontend.split import split_function
 from aotcompile.frontend.types import Break, CapturedVariant, FrontendResult, FunctionResult, RegionSource, SplitSource
@@ -59,6 +61,7 @@ class _State:
     variants: dict[str, list[CapturedVariant]] = field(default_factory=dict)
     refusals: dict[str, list[FoundRefusal]] = field(default_factory=dict)
     notes: list[Diagnostic] = field(default_factory=list)
+    small_size_notes: list[Diagnostic] = field(default_factory=list)
     locator: Locator | None = None
     instructions: list[BytecodeBreak] = field(default_factory=list)     # the breaks of a function without source
 
@@ -126,8 +129,10 @@ class Frontend:
         for state in self._states.values():
             state.resplit()
         for _ in range(MAXIMUM_ROUNDS):
-            records = [record for entry in self._entries for situation in entry.situations for record in self._modes(entry, situation, run)]
-            if not self._learn(records):
+            found = [[record for situation in entry.situations for record in self._modes(entry, situation, run)] for entry in self._entries]
+            if not self._learn([record for records in found for record in records]):
+                for entry, records in zip(self._entries, found):
+                    self._serve_other_sizes(entry, records, run)
                 return self._result()
         return self._result(Diagnostic("AOT214", "warning", f"gave up splitting after {MAXIMUM_ROUNDS} rounds; what is not split yet runs eagerly"))
 
@@ -190,12 +195,12 @@ class Frontend:
     def _learn(self, records: Sequence[Any]) -> bool:
         """Take in a round's records; True when something was split differently from before."""
         for state in self._states.values():
-            state.variants, state.refusals, state.empty, state.notes = {}, {}, set(), []
+            state.variants, state.refusals, state.empty, state.notes, state.small_size_notes = {}, {}, set(), [], []
         changed: dict[Key, _State] = {}
         places: set[tuple[Any, ...]] = set()
         for record in records:
             if isinstance(record, FoundBreak):
-                place = (record.source.key, record.identity, record.generated, record.position)
+                place = _place(record)
                 if place in places:
                     continue                    # found by another situation too, or with another callee: one split serves them all
                 places.add(place)
@@ -203,20 +208,54 @@ class Frontend:
                 if self._add_break(state, record):
                     changed[record.source.key] = state
             elif isinstance(record, FoundVariant):
-                known = self._states[record.key].variants.setdefault(record.identity, [])
-                if record.variant not in known:
-                    known.append(record.variant)
+                self._add_variant(record)
             elif isinstance(record, FoundEmpty):
                 self._states[record.key].empty.add(record.identity)
             elif isinstance(record, FoundRefusal):
                 self._states[record.key].refusals.setdefault(record.identity, []).append(record)
             elif isinstance(record, FoundNote):
-                self._states[record.key].notes.append(record.note)
+                state = self._states[record.key]
+                (state.small_size_notes if record.of_small_size else state.notes).append(record.note)
             elif isinstance(record, FoundException):
                 self._note_exception(record)
         for state in changed.values():
             state.resplit()
         return bool(changed)
+
+    def _add_variant(self, record: FoundVariant) -> None:
+        known = self._states[record.key].variants.setdefault(record.identity, [])
+        if record.variant not in known:
+            known.append(record.variant)
+
+    def _serve_other_sizes(self, entry: EntryCalls, records: Sequence[Any], run: bool) -> None:
+        """Variants for sizes of the dynamic dimensions that those found for the examples (``records``) do not serve. The program is split as it is:
+        what breaks, or raises, at other sizes only is left to eager."""
+        regions: dict[tuple[Any, ...], list[Served]] = {}
+        variants = [record for record in records if isinstance(record, FoundVariant)]
+        for record in variants:
+            regions.setdefault((record.key, record.identity, record.variant.grad_enabled), []).append(record.served)
+        known_breaks = {_place(record) for record in records if isinstance(record, FoundBreak)}
+        attempts = most_attempts(sum(record.variant.operator_count for record in variants))
+        for situation in entry.situations:
+            other = OtherSizes((situation.arguments, situation.keywords), situation.dimensions)
+            while attempts > 0 and (sizes := other.next(list(regions.values()))) is not None:
+                attempts -= 1
+                (arguments, keywords), dimensions = other.resized(sizes)
+                found = self._attempt(entry, replace(situation, arguments=arguments, keywords=keywords, dimensions=dimensions), run)
+                if any(isinstance(record, FoundBreak) and _place(record) not in known_breaks for record in found):
+                    continue
+                for record in found:
+                    if isinstance(record, FoundVariant) and other.is_general(record.served, sizes):
+                        self._add_variant(record)
+                        regions.setdefault((record.key, record.identity, record.variant.grad_enabled), []).append(record.served)
+                        self._states[record.key].small_size_notes.clear()
+
+    def _attempt(self, entry: EntryCalls, situation: Situation, run: bool) -> list[Any]:
+        """The records of a situation that nobody asked for: where the program cannot go through it, there are none."""
+        try:
+            return self._modes(entry, situation, run)
+        except RuntimeError:                    # the child died
+            return []
 
     def _note_exception(self, record: FoundException) -> None:
         state = self._states.get(record.key) if record.key is not None else None
@@ -273,7 +312,7 @@ class Frontend:
             eager = [*self._eager_notes(state), *state.split.eager, *extra]
             lines = (state.source.first_line, state.source.first_line + state.source.text.count("\n"))
             results.append(FunctionResult(key[0], names[key], state.source.file, lines, split, variants if split else {}, tuple(state.breaks),
-                                          tuple(eager), tuple(dict.fromkeys(state.notes))))
+                                          tuple(eager), tuple(dict.fromkeys((*state.notes, *state.small_size_notes)))))
         return FrontendResult(tuple(results))
 
     def _leads_to_split(self, state: _State) -> bool:
@@ -288,6 +327,10 @@ class Frontend:
         return list(dict.fromkeys(notes))
 
 
+def _place(record: FoundBreak) -> tuple[Any, ...]:
+    return record.source.key, record.identity, record.generated, record.position
+
+
 def _is_compiled(identities: set[str], region: RegionSource) -> bool:
     return region.identity in identities
 
@@ -297,8 +340,6 @@ def _differentiable(variant: CapturedVariant) -> bool:
 
 
 def _renamed(variant: CapturedVariant, qualname: str, index: int) -> CapturedVariant:
-    from dataclasses import replace
-
     return replace(variant, region=f"{qualname}:r{index}")
 
 

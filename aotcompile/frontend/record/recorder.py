@@ -24,6 +24,7 @@ from aotcompile.frontend.bytecode.split import BytecodeSplit
 from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
 from aotcompile.frontend.capture.counters import ChangedNumbers
 from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, DimensionSpec, Dimensions, DynamicNumbers, Refused, follow_sizes
+from aotcompile.frontend.record.served import Served, served
 from aotcompile.frontend.interpret.interpreter import BreakPoint
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.record.branches import Branches
@@ -43,6 +44,7 @@ class FoundVariant:
     key: Key
     identity: str
     variant: CapturedVariant
+    served: Served
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,11 @@ class FoundEmpty:
 
 @dataclass(frozen=True)
 class FoundNote:
-    """Something to say of a captured variant."""
+    """Something to say of a captured variant. ``of_small_size``: only that the example's 0 or 1 is fixed, which other sizes may be free of."""
 
     key: Key
     note: Diagnostic
+    of_small_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -323,13 +326,14 @@ class RecordingStub:
                    for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
         recording.changes_state = recording.changes_state or any(lasting)
         recording.changed_numbers.written |= outcome.numbers
+        on_sizes = served(outcome.symbols, [guard.expected for guard in outcome.variant.guards if guard.kind == "expression"])
         for note in outcome.notes:
-            recording.send(FoundNote(self.key, note))
+            recording.send(FoundNote(self.key, note, all(value in (0, 1) for _, value in on_sizes.fixed)))
         if not outcome.variant.operator_count:
             recording.send(FoundEmpty(self.key, self.identity))
         elif outcome.variant not in known:
             known.append(outcome.variant)
-            recording.send(FoundVariant(self.key, self.identity, outcome.variant))
+            recording.send(FoundVariant(self.key, self.identity, outcome.variant, on_sizes))
         return outcome
 
 
