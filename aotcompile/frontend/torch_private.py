@@ -37,7 +37,7 @@ __all__ = [
     "always_holds", "associative_scan_op", "compile_and_run", "compiling", "empty_fake", "forget_guards", "generic_associative_scan",
     "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known", "load_batching_rules", "new_fake_mode",
     "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
-    "symbolic_dispatch", "unset_fake_temporarily", "was_view",
+    "symbolic_dispatch", "unset_fake_temporarily", "was_view", "with_hints",
 ]
 
 
@@ -178,6 +178,14 @@ def size_hint(value: Any) -> int:
     hints = hints_of(value.node.shape_env)
     expression = symbol_expression(value)
     return int(expression.xreplace({symbol: hints.get(symbol, DATA_DEPENDENT_HINT) for symbol in expression.free_symbols}))
+
+
+def with_hints(value: Any, hints: Mapping[Any, Any]) -> Any:
+    """The value of a number without data in it, for ``hints`` of some symbols and the example's of the rest; nothing is fixed."""
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value
+    found = symbol_expression(value).xreplace({**hints_of(value.node.shape_env), **hints})
+    return bool(found) if isinstance(value, torch.SymBool) else float(found) if isinstance(value, torch.SymFloat) else int(found)
 
 
 def is_data_dependent(fake: torch.Tensor) -> bool:

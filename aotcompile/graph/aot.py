@@ -23,6 +23,7 @@ from aotcompile.graph.torch_private import (
     composed_on_meta,
     identify_symbols,
     lazy_graph_modules,
+    own_autograd_kernels,
     python_kernels,
     torch_state_kept,
 )
@@ -30,12 +31,11 @@ from aotcompile.graph.tracing.checks import Check, insert_checks
 from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
 from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
-from aotcompile.graph.tracing.data_positions import keep_data_positions
 from aotcompile.graph.tracing.randomness import keep_random_operators
 from aotcompile.graph.tracing.relations import expression_guards
 from aotcompile.graph.tracing.repeated import NotRepeated, RepeatedTracer, worth_it
 from aotcompile.graph.tracing.trace import CapturedFunction
-from aotcompile.graph.tracing.whole import whole_kernels
+from aotcompile.graph.tracing.whole import WITH_OWN_DERIVATIVE, whole_kernels
 from aotcompile.graph.types import AtenGraphs, SavedValue
 from aotcompile.ir.guards import Guard
 
@@ -49,7 +49,8 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     function.environment = inputs.environment
     partitioner, decompositions = Partitioner(), _decompositions()
     stand_in = composed_on_meta() if function.uses_cuda else nullcontext()
-    with torch_state_kept(), lazy_graph_modules(), python_kernels(whole_kernels()), stand_in, warnings.catch_warnings(record=True) as said:
+    kernels, derivatives = python_kernels(whole_kernels()), own_autograd_kernels(WITH_OWN_DERIVATIVE)
+    with torch_state_kept(), lazy_graph_modules(), kernels, derivatives, stand_in, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         torch.set_grad_enabled(training)
         _enter_captured_state(variant, function.uses_cuda)
@@ -116,7 +117,7 @@ def _enter_captured_state(variant: CapturedVariant, uses_cuda: bool) -> None:
 
 def _decompositions() -> dict[Any, Any]:
     from aotcompile.graph.decompositions import decomposition_table
-    return keep_data_positions(keep_random_operators(decomposition_table()))
+    return keep_random_operators(decomposition_table())
 
 
 def _check(metadata: Any, variant: CapturedVariant, training: bool) -> None:

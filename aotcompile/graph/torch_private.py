@@ -25,7 +25,8 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
            "define_size_symbol", "expression_as_traced",
            "aot_trace", "trace_functional", "graph_module", "lazy_graph_modules", "new_names", "identify_symbols", "size_hint", "hints_of",
-           "torch_state_kept", "min_cut_partition", "python_kernels", "composed_on_meta", "below_autograd", "upsample_size", "no_dispatch_modes"]
+           "torch_state_kept", "min_cut_partition", "python_kernels", "own_autograd_kernels",
+           "composed_on_meta", "upsample_size", "no_dispatch_modes"]
 
 # sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
 RESERVED_PREFIXES = ("u", "zuf", "zf", "ps", "nested")
@@ -127,6 +128,21 @@ def python_kernels(makers: dict[torch._ops.OpOverload, Callable[[Callable[..., A
             operator._dispatch_cache.clear()
 
 
+@contextlib.contextmanager
+def own_autograd_kernels(operators: Sequence[torch._ops.OpOverload]) -> Iterator[None]:
+    """Inside, these operators have their derivative from C++, as in eager, and not the Python form that torch has in its place."""
+    keys = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
+    before = {operator: {key: operator.py_kernels.pop(key) for key in keys if key in operator.py_kernels} for operator in operators}
+    try:
+        for operator in before:
+            operator._dispatch_cache.clear()
+        yield
+    finally:
+        for operator, kernels in before.items():
+            operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()
+
+
 @functools.cache
 def _composites_with_meta_kernels() -> tuple[torch._ops.OpOverload, ...]:
     """Operators that C++ composes of others, and that have a kernel for meta tensors in Python."""
@@ -156,11 +172,6 @@ def composed_on_meta() -> Iterator[None]:
         for operator in changed:
             del operator.py_kernels[key]
             operator._dispatch_cache.clear()
-
-
-def below_autograd() -> Any:
-    """Inside, operators go past autograd, and so past the kernels that torch has in Python there."""
-    return torch._C._AutoDispatchBelowAutograd()
 
 
 def upsample_size(sizes: Sequence[Any], output_size: Any, factors: Any) -> Any:

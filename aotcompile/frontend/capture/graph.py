@@ -16,7 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.capture.operators.composed import composed
 from aotcompile.frontend.capture.operators.hidden_writes import HiddenWrites
-from aotcompile.frontend.capture.operators.repeated import RepeatedResults
+from aotcompile.frontend.capture.operators.repeated import RepeatedResults, with_history
+from aotcompile.frontend.capture.operators.trials import Look, outcome_of, raises
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
 from aotcompile.frontend.capture.symbolic import SymbolTable, SYMBOLIC
 from aotcompile.frontend.capture.operators.transforms import TransformRecorder
@@ -27,10 +28,12 @@ from aotcompile.frontend.torch_private import (
     FakeTensor,
     MAY_SHARE_MEMORY,
     FakeTensorMode,
+    empty_fake,
     is_data_dependent,
     is_view_unseen,
     reads_fake_memory,
     same_size,
+    size_hint,
     symbolic_dispatch,
 )
 
@@ -285,7 +288,7 @@ class GraphRecorder(TorchFunctionMode):
             raise internal_error(error) from error
         name = _base_name(function)
         mark = self.symbols.begin_operation(name)
-        compute = self._in_mode(run)
+        compute = self._tried(function, arguments, keywords, self._in_mode(run)) if may_repeat else self._in_mode(run)
         result = None
         written = self.hidden_writes.watch(name, arguments)
         try:
@@ -308,6 +311,8 @@ class GraphRecorder(TorchFunctionMode):
             given = () if _asks_nothing(name, arguments) else self.symbols.numbers_in([arguments, keywords])
             self.symbols.end_operation(mark, name, given, self._is_copy_of_input(name, arguments, result))
         hidden = written()
+        if may_repeat and self.symbols.symbols:
+            self.symbols.exclude_empty(tensors_in((arguments, keywords)), lambda hints: raises(function, arguments, keywords, result, hints))
         try:
             if hidden:
                 self.graph.call_function(torch._C._set_grad_enabled, (False,))
@@ -327,6 +332,43 @@ class GraphRecorder(TorchFunctionMode):
             with self.fake_mode, symbolic_dispatch() if self.symbols.symbols else nullcontext():
                 return run()
         return compute
+
+    def _tried(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], compute: Callable[[], Any]) -> Callable[[], Any]:
+        """``compute``, the fake run of a call, with eager's word on whether the call is right and what its result looks like."""
+        def run() -> Any:
+            try:
+                result = compute()
+            except (*VALUE_NEEDED, *SHAPE_NEEDS_VALUE, *NO_FAKE_KERNEL):
+                raise
+            except Exception as error:
+                outcome = None if self.transforms.active else outcome_of(function, arguments, keywords, None)
+                if outcome is None:
+                    raise
+                if outcome.error is not None:
+                    raise outcome.error from None
+                message = next(iter(str(error).splitlines()), "")
+                raise GraphBreak("AOT209", f"torch's shape rule for {_describe(function)} fails where the call does not: {message}") from error
+            outcome = None if self.transforms.active else outcome_of(function, arguments, keywords, result)
+            if outcome is None:
+                return result
+            if outcome.error is not None:
+                raise outcome.error
+            return self._as_eager(function, result, outcome.looks)
+        return run
+
+    def _as_eager(self, function: Any, result: Any, looks: tuple[Look, ...]) -> Any:
+        """The fake result with the strides that eager gives. Raises a break where it is another one altogether."""
+        found = [tensor for tensor in tensors_in(result) if tensor.layout is torch.strided]
+        if len(found) != len(looks) or any(look.dtype is not tensor.dtype or look.sizes != tuple(map(size_hint, tensor.shape))
+                                           for look, tensor in zip(looks, found)):
+            raise GraphBreak("AOT209", f"torch's shape rule for {_describe(function)} gives another result than the call")
+        if type(result) is not FakeTensor or not looks[0].fresh:
+            return result
+        [look] = looks
+        plain = all(type(number) is int for number in (*result.shape, *result.stride()))
+        if not plain or not result.numel() or result.stride() == look.strides:
+            return result
+        return with_history(result, lambda: empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, result.device))
 
     def _annotate(self, node: torch.fx.Node) -> None:
         node.meta["place"], node.meta["source"] = self._place()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 import sympy
 import torch
@@ -277,6 +277,16 @@ class SymbolTable:
         for symbol in sorted(asked_about & sizes.keys(), key=str):
             if self.symbols[symbol].kind == "number" and symbol in self.environment.var_to_range:
                 bool(self.environment.create_symintnode(symbol, hint=int(self.symbols[symbol].hint)) >= 0)
+
+    def exclude_empty(self, tensors: Iterable[torch.Tensor], raises: Callable[[Mapping[sympy.Symbol, int]], bool]) -> None:
+        """Guard against a size of 0 where eager raises for one: a fake run does not always, and a kernel without iterations never does.
+        ``raises``: whether the call does, on ``tensors`` with these sizes for symbols."""
+        sizes = [size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt)]
+        found = {symbol for size in sizes for symbol in symbol_expression(size).free_symbols}
+        for symbol in sorted(found & self.symbols.keys(), key=str):
+            known_range = self.environment.var_to_range.get(symbol)
+            if self.symbols[symbol].kind == "size" and known_range is not None and known_range.lower <= 0 and raises({symbol: 0}):
+                bool(self.environment.create_symintnode(symbol, hint=int(self.symbols[symbol].hint)) != 0)
 
     def _may_matter(self, guard: Any, given: Mapping[sympy.Symbol, bool]) -> bool:
         """Whether a question is about more than sizes and layouts. ``given``: the sizes, true for numbers that the operation was given as such."""

@@ -1,9 +1,13 @@
 """Operators that torch's Python dispatcher takes apart before anything else sees them, kept whole where eager computes otherwise.
 
-Eager resizes 8-bit images with whole numbers (bilinear, bicubic); torch's Python form computes in f32 and rounds, and is off by one in places::
+torch's Python form of interpolation rounds in another order than the operator: an image of bytes is off by one in places, an infinite element
+spoils its neighbours, and ``nearest-exact`` takes the other neighbour of some::
 
-    upsample_bilinear2d.vec(x: u8, sizes)     torch's form: index, sub, mul, add, ..., round, to u8
+    upsample_bilinear2d.vec(x, sizes)         torch's form: index, sub, mul, add, ...
                                               here: aten.upsample_bilinear2d.default(x, sizes, ...), a library call
+
+Its form of the multi-label margin loss also counts the labels after the first -1, which eager leaves out; both margin losses count NaN, which eager
+does not.
 """
 from __future__ import annotations
 
@@ -12,42 +16,32 @@ from typing import Any
 
 import torch
 
-from aotcompile.graph.torch_private import below_autograd, upsample_size
+from aotcompile.graph.torch_private import upsample_size
 
 aten = torch.ops.aten
+
+_INTERPOLATING = (aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d, aten.upsample_bicubic2d)
+_NEAREST = (aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d)
+
+WITH_OWN_DERIVATIVE = (*(packet.default for packet in (*_INTERPOLATING, *_NEAREST)), aten.multilabel_margin_loss_forward.default,
+                       aten.multi_margin_loss.default)
+"""Operators that autograd takes as they are."""
 
 
 def whole_kernels() -> dict[torch._ops.OpOverload, Callable[[Callable[..., Any]], Callable[..., Any]]]:
     """Operator -> maker of the kernel to use instead of torch's Python one, which is given."""
-    kernels: dict[torch._ops.OpOverload, Callable[[Callable[..., Any]], Callable[..., Any]]] = {}
-    for packet in (aten.upsample_bilinear2d, aten.upsample_bicubic2d):
-        kernels[packet.vec] = _by_factors(packet.default)
-        kernels[packet.default] = _by_size(packet.default)
-    return kernels
+    return {packet.vec: _by_factors(packet.default, packet in _NEAREST) for packet in (*_INTERPOLATING, *_NEAREST)}
 
 
-def _is_eight_bit(x: torch.Tensor) -> bool:
-    return x.dtype is torch.uint8
-
-
-def _by_factors(operator: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _by_factors(operator: torch._ops.OpOverload, takes_symbols: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The form that takes sizes or factors, by way of the one that takes sizes. ``takes_symbols``: so does its derivative."""
     def make(torch_form: Callable[..., Any]) -> Callable[..., Any]:
-        def resize(x: torch.Tensor, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
-            if not _is_eight_bit(x):
-                return torch_form(x, output_size, align_corners, scale_factors)
-            scales = scale_factors if scale_factors else (None, None)
-            with below_autograd():
-                return operator(x, upsample_size(x.shape, output_size, scale_factors), align_corners, *scales)
-        return resize
-    return make
-
-
-def _by_size(operator: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def make(torch_form: Callable[..., Any]) -> Callable[..., Any]:
-        def resize(x: torch.Tensor, output_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None) -> Any:
-            if not _is_eight_bit(x):
-                return torch_form(x, output_size, align_corners, scales_h, scales_w)
-            with below_autograd():
-                return operator(x, output_size, align_corners, scales_h, scales_w)
+        def resize(x: torch.Tensor, output_size: Any, *rest: Any) -> Any:
+            *align_corners, scale_factors = rest
+            sizes = upsample_size(x.shape, output_size, scale_factors)
+            if not takes_symbols and x.requires_grad and any(isinstance(size, torch.SymInt) for size in (*x.shape, *sizes)):
+                return torch_form(x, output_size, *rest)
+            scales = scale_factors if scale_factors else (None,) * (x.dim() - 2)
+            return operator(x, sizes, *align_corners, *scales)
         return resize
     return make

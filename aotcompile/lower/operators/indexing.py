@@ -166,6 +166,35 @@ def _index_put(context: "Context", node: "Node", x: Tensor, indices: tuple[Tenso
     )
 
 
+@lowering("aten.index_add.default")
+def _index_add(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, source: Tensor, *, alpha: Operand = 1) -> Any:
+    def value(index: Index) -> Value:
+        factor = element(context, alpha, (), x.dtype, x.device)
+        return source.load(index) if isinstance(alpha, int) and alpha == 1 else apply("mul", source.load(index), factor)
+
+    if x.dtype is DType.b8 or not fits(alpha, x.dtype):
+        return NotImplemented
+    return _at_rows(context, node, x, dim, index_tensor, source, value, "add")
+
+
+@lowering("aten.index_copy.default")
+def _index_copy(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, source: Tensor) -> Any:
+    return _at_rows(context, node, x, dim, index_tensor, source, source.load, "assign")
+
+
+def _at_rows(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, source: Tensor, value: Any, mode: str) -> Any:
+    """``value`` into the slices of ``x`` that ``index_tensor`` names; unlike an index, a negative one is an error."""
+    if not x.rank or index_tensor.rank != 1 or index_tensor.dtype not in (DType.i64, DType.i32) or source.dtype is not x.dtype:
+        return NotImplemented
+    dim = _dimension(dim, x.rank)
+
+    def address(index: Index) -> tuple[Index, Bindings, Checks]:
+        symbol, at = position(context, index_tensor.load((index[dim],)), x.sizes[dim], False)
+        return (*index[:dim], symbol, *index[dim + 1 :]), ((symbol, at),), ((symbol, x.sizes[dim]),)
+
+    return update(context, node, x, (*x.sizes[:dim], index_tensor.sizes[0], *x.sizes[dim + 1 :]), address, value, mode)
+
+
 def _broadcast_sizes(shapes: list[Index], rank: int) -> Index:
     result: list[Expression] = [Integer(1)] * rank
     for shape in shapes:

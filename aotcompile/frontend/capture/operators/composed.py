@@ -2,6 +2,10 @@
 
     torch.linspace(0, 1, x.shape[1])        arange, lt, mul, add, sub, where
     F.max_pool1d(x, 2)                      unsqueeze, max_pool2d, squeeze
+
+And functions that check the elements they are given, which a fake run cannot, written with others that are checked when the kernels run:
+
+    F.one_hot(x, 3)                         zeros, scatter
 """
 from __future__ import annotations
 
@@ -16,7 +20,11 @@ from aotcompile.frontend.capture.symbolic import SYMBOLIC
 
 def composed(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Callable[..., Any] | None:
     """What to call instead of ``function`` with these arguments; None for a call that is to be made as it is."""
-    made = _COMPOSED.get(function) if isinstance(function, _HASHABLE) else None
+    if not isinstance(function, _HASHABLE):
+        return None
+    if function in _CHECKED:
+        return _CHECKED[function]
+    made = _COMPOSED.get(function)
     return made if made is not None and any(map(_is_dynamic, (*arguments, *keywords.values()))) else None
 
 
@@ -58,6 +66,12 @@ def _max_pool1d(input: torch.Tensor, kernel_size: Any, stride: Any = None, paddi
     return torch.max_pool2d(input.unsqueeze(-2), (1, kernel), (1, step), (0, pad), (1, dilated), ceil_mode).squeeze(-2)
 
 
+def _one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
+    if tensor.dtype is not torch.int64 or isinstance(num_classes, int) and num_classes <= 0:
+        return F.one_hot(tensor, num_classes)
+    return torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device).scatter(-1, tensor.unsqueeze(-1), 1)
+
+
 def _single(value: Any) -> Any:
     return value[0] if isinstance(value, (tuple, list)) else value
 
@@ -67,3 +81,4 @@ _COMPOSED: dict[Any, Callable[..., Any]] = {
     torch.linspace: _linspace, torch.logspace: _logspace, torch.triu_indices: _triangle(torch.triu), torch.tril_indices: _triangle(torch.tril),
     F.max_pool1d: _max_pool1d, torch.max_pool1d: _max_pool1d,
 }
+_CHECKED: dict[Any, Callable[..., Any]] = {F.one_hot: _one_hot}

@@ -79,10 +79,16 @@ class _Look:
 
         if not self._requires_grad:
             return empty()
-        source = next(operand for operand in operands if operand.requires_grad)
-        made = _Computed.apply(source, empty)
-        assert isinstance(made, torch.Tensor)
-        return made
+        return with_history(next(operand for operand in operands if operand.requires_grad), empty)
+
+
+def with_history(source: torch.Tensor, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """What ``make`` gives, as a result that is computed from ``source``."""
+    if not source.requires_grad:
+        return make()
+    made = _Computed.apply(source, make)
+    assert isinstance(made, torch.Tensor)
+    return made
 
 
 class _Computed(torch.autograd.Function):
@@ -138,4 +144,4 @@ def _state() -> tuple[Any, ...]:
     return (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), *autocast)
 
 
-__all__ = ["PURE", "RepeatedResults"]
+__all__ = ["PURE", "RepeatedResults", "with_history"]
