@@ -206,3 +206,18 @@ def test_an_example_that_raises_is_told(recwarn: Any) -> None:
     assert "ValueError: too long" in note.message and note.span is not None and note.span.line == raising.__code__.co_firstlineno + 4
     explanation = aotcompile.explain(checked, example_inputs=((torch.ones(2),), {}))                 # only the other side raises
     assert not [note for function in explanation.functions for note in function.notes if note.code == "AOT218"]
+
+
+def loops(x: torch.Tensor) -> torch.Tensor:
+    for k in range(4):
+        print(end="")
+        if k == 1:
+            continue
+        x = x * 2 + k
+    return x
+
+
+def test_a_situation_without_tensor_operations_is_no_miss() -> None:
+    made = compiled(loops, torch.ones(2))
+    torch.testing.assert_close(made(torch.ones(2)), loops(torch.ones(2)))
+    assert [(region.hits, region.misses) for region in aotcompile.info(made).report().regions] == [(4, 0)]

@@ -489,3 +489,16 @@ def test_an_inner_function_may_capture_a_settled_variable() -> None:
     source = "def f(x):\n    y = x + 1\n    return apply(lambda t: t * k, y)\n"
     assert not [note for note in split_function(source, [], freevars=("k",), settled={"k"}).eager if note.code == "AOT251"]
     assert [note for note in split_function(source, [], freevars=("k",)).eager if note.code == "AOT251"]
+
+
+def test_statements_of_one_line_are_compiled_one_by_one_where_a_manager_may_swallow_exceptions() -> None:
+    split = cut("""
+        def f(x, manager):
+            with manager:
+                y = x * 2; z = y + 1
+            print("between")
+            return y + z
+    """, ('print("between")',), ("manager", "call", {"nth": 1}))
+    assert "AOT253" not in [note.code for note in split.eager]
+    assert len(split.regions) == 3
+    assert "        y = _r0(x)  # region 0: line 3\n        z = _r1(y)  # region 1: line 3\n" in split.text

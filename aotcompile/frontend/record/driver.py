@@ -21,7 +21,6 @@ from aotcompile.frontend.capture.region import Dimensions, DynamicNumbers
 from aotcompile.frontend.record.served import Served
 from aotcompile.frontend.record.recorder import (
     FoundBreak,
-    FoundEmpty,
     FoundException,
     FoundNote,
     FoundRefusal,
@@ -57,7 +56,6 @@ class _State:
     source: FunctionSource
     breaks: list[Break] = field(default_factory=list)
     split: SplitSource | None = None
-    empty: set[str] = field(default_factory=set)
     variants: dict[str, list[CapturedVariant]] = field(default_factory=dict)
     refusals: dict[str, list[FoundRefusal]] = field(default_factory=dict)
     notes: list[Diagnostic] = field(default_factory=list)
@@ -195,7 +193,7 @@ class Frontend:
     def _learn(self, records: Sequence[Any]) -> bool:
         """Take in a round's records; True when something was split differently from before."""
         for state in self._states.values():
-            state.variants, state.refusals, state.empty, state.notes, state.small_size_notes = {}, {}, set(), [], []
+            state.variants, state.refusals, state.notes, state.small_size_notes = {}, {}, [], []
         changed: dict[Key, _State] = {}
         places: set[tuple[Any, ...]] = set()
         for record in records:
@@ -209,8 +207,6 @@ class Frontend:
                     changed[record.source.key] = state
             elif isinstance(record, FoundVariant):
                 self._add_variant(record)
-            elif isinstance(record, FoundEmpty):
-                self._states[record.key].empty.add(record.identity)
             elif isinstance(record, FoundRefusal):
                 self._states[record.key].refusals.setdefault(record.identity, []).append(record)
             elif isinstance(record, FoundNote):
@@ -302,7 +298,8 @@ class Frontend:
         results = []
         names = self._names()
         for key, state in self._states.items():
-            compiled = {identity for identity, variants in state.variants.items() if variants}
+            # A situation without tensor operations is compiled where others of its region have some: it would be a miss.
+            compiled = {identity for identity, variants in state.variants.items() if any(variant.operator_count for variant in variants)}
             if state.split is None or any(region.identity not in compiled for region in state.split.regions):
                 state.resplit(functools.partial(_is_compiled, compiled))
             assert state.split is not None

@@ -48,14 +48,6 @@ class FoundVariant:
 
 
 @dataclass(frozen=True)
-class FoundEmpty:
-    """A region whose capture holds no tensor operation."""
-
-    key: Key
-    identity: str
-
-
-@dataclass(frozen=True)
 class FoundNote:
     """Something to say of a captured variant. ``of_small_size``: only that the example's 0 or 1 is fixed, which other sizes may be free of."""
 
@@ -329,9 +321,7 @@ class RecordingStub:
         on_sizes = served(outcome.symbols, [guard.expected for guard in outcome.variant.guards if guard.kind == "expression"])
         for note in outcome.notes:
             recording.send(FoundNote(self.key, note, all(value in (0, 1) for _, value in on_sizes.fixed)))
-        if not outcome.variant.operator_count:
-            recording.send(FoundEmpty(self.key, self.identity))
-        elif outcome.variant not in known:
+        if outcome.variant not in known:
             known.append(outcome.variant)
             recording.send(FoundVariant(self.key, self.identity, outcome.variant, on_sizes))
         return outcome

@@ -27,6 +27,11 @@ class Leaf:
     def compound(self) -> bool:
         return not isinstance(self.node, cst.SimpleStatementLine)
 
+    @property
+    def several(self) -> bool:
+        """Whether it is a line of several statements (``a = 1; b = 2``)."""
+        return isinstance(self.node, cst.SimpleStatementLine) and len(self.node.body) > 1
+
 
 @dataclass(eq=False)
 class Compound:

@@ -97,8 +97,8 @@ class Planner:
         return self.names[id(leaf)]
 
     def _keep_out(self, unfit: Unfit) -> None:
-        """Opens compound leaves, makes simple ones eager."""
-        opened = {id(leaf) for leaf in unfit.found if leaf.compound and not isinstance(leaf.node, (cst.FunctionDef, cst.ClassDef))}
+        """Opens compound leaves and lines of several statements, makes simple ones eager."""
+        opened = {id(leaf) for leaf in unfit.found if leaf.several or leaf.compound and not isinstance(leaf.node, (cst.FunctionDef, cst.ClassDef))}
         for leaf in unfit.found:
             if id(leaf) not in opened:
                 leaf.eager = True

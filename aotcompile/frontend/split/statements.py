@@ -204,7 +204,10 @@ class Statements:
 
     # -- compound statements -----------------------------------------------------------------------------------------------------------
     def opened(self, leaf: Leaf) -> list[Item]:
-        """A compound statement without a break, as Python around items."""
+        """A compound statement without a break, as Python around items; the statements of a line, one by one."""
+        if isinstance(leaf.node, cst.SimpleStatementLine):
+            return [Leaf(leaf.node.with_changes(body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]), leaf.origin, tree=[tree])
+                    for small, tree in zip(leaf.node.body, leaf.tree, strict=True)]
         assert isinstance(leaf.node, COMPOUNDS)
         self.expressions.begin(leaf.origin, cst.Pass())
         with self.expressions.block() as items:
