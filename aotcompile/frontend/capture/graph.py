@@ -90,6 +90,7 @@ class GraphRecorder(TorchFunctionMode):
         self._last_placeholder: torch.fx.Node | None = None
         self._may_start_storage: set[int] = set()
         self._composing = False
+        self._laid_out: set[torch.fx.Node] = set()
         self._input_storages: set[int] = set()
         self.hidden_writes = HiddenWrites(self._input_of_memory, self.node_of)
         self.at_storage_start: set[int] = set()                  # inputs (by identity) that must be at the start of their storage
@@ -177,6 +178,25 @@ class GraphRecorder(TorchFunctionMode):
         self.at_storage_start.add(id(owner))
         return result
 
+    def _lay_out(self, fake: Any) -> None:
+        """What counts in the memory of a result needs it laid out as eager has it; the graph's own shape rules may say otherwise (channels_last, a
+        transposed operand). So the result is copied into that layout, where it is made."""
+        if not isinstance(fake, FakeTensor) or self._input_of_memory(fake) is not None:
+            return
+        owner, node = next(((other, made) for other, made in self._nodes.values() if _same_memory(other, fake)), (fake, None))
+        plain = all(type(number) is int for number in (*owner.shape, *owner.stride()))
+        if node is None or node in self._laid_out or not plain or owner.storage_offset() or owner.is_conj() or owner.is_neg():
+            return
+        with self.graph.inserting_after(node):
+            memory = self.graph.call_function(torch.empty_strided, (tuple(owner.shape), owner.stride()), {"dtype": owner.dtype, "device": owner.device})
+        with self.graph.inserting_after(memory):
+            copy = self.graph.call_method("copy_", (memory, node))
+        for new in (memory, copy):
+            new.meta.update({key: node.meta[key] for key in ("place", "source") if key in node.meta})
+        node.replace_all_uses_with(copy, delete_user_cb=lambda user: user is not copy)
+        self._nodes = {key: (other, copy if made is node else made) for key, (other, made) in self._nodes.items()}
+        self._laid_out.add(copy)
+
     def _input_of_memory(self, fake: Any) -> FakeTensor | None:
         """The input that a tensor shares its memory with."""
         if not isinstance(fake, FakeTensor):
@@ -205,6 +225,8 @@ class GraphRecorder(TorchFunctionMode):
             raise GraphBreak("AOT205", f"the custom operator {function} changes its arguments")
         if function is _T.__getitem__ or function is _T.__setitem__:
             return self._item(function, arguments, keywords)
+        if _base_name(function) in _ABSOLUTE_OFFSET:
+            self._lay_out(arguments[0])
         if function is torch.tensor and arguments and isinstance(arguments[0], SYMBOLIC):
             return self.call(torch.full, ((), arguments[0]), keywords if "dtype" in keywords else {**keywords, "dtype": _default_dtype(arguments[0])})
         if function is _T.narrow and len(arguments) == 4 and isinstance(arguments[2], FakeTensor):
@@ -448,6 +470,10 @@ class GraphRecorder(TorchFunctionMode):
 
 # Methods written in Python that carry another method's name: ``Tensor.__pow__.__name__`` is "pow".
 _METHODS = {value: name for name, value in vars(_T).items() if isinstance(value, types.FunctionType)}
+
+
+def _same_memory(one: FakeTensor, other: FakeTensor) -> bool:
+    return one.untyped_storage()._cdata == other.untyped_storage()._cdata
 
 
 _OF_TORCH = ("aten", "prims", "prim")
