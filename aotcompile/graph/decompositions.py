@@ -29,7 +29,7 @@ KEPT_WHOLE = frozenset(
     im2col col2im max_unpool2d max_unpool3d embedding_dense_backward resize_as is_complex item all
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_trilinear3d _upsample_bicubic2d_aa _upsample_bilinear2d_aa
     _upsample_lanczos2d_aa _chunk_cat renorm multilabel_margin_loss_forward
-    binary_cross_entropy index_add index_copy select_scatter multi_margin_loss
+    binary_cross_entropy index_add index_copy index_fill select_scatter multi_margin_loss
     _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
 """.split()
 )

@@ -237,7 +237,7 @@ def plans_of(case: Case, library: Library) -> list[FunctionPlan]:
 
 def load(case: Case, plans: list[FunctionPlan], library: Library) -> tuple[Any, Any]:
     """(compiled function, its regions' report)."""
-    contents = single_contents(plans, options={}, built_with={}, extra_files={})
+    contents = single_contents(plans, options={}, built_with={}, extra_files={}, libraries={})
     splits = [_compiled.SplitFunction(f.result.module, f.result.qualname, f.result.split.text,
                             {f"{f.result.qualname}:r{r.index}": (f"_r{r.index}", r.name) for r in f.result.split.regions},
                             tuple(f.result.split.calls), f.digest)

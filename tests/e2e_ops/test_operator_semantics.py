@@ -240,3 +240,48 @@ def test_derivatives_that_check_values_raise_as_eager(function: Callable[..., An
             torch.autograd.grad(called(x), x)
         outcomes.append(str(found.value))
     assert outcomes[0] == outcomes[1] and "phi" in outcomes[0]
+
+
+def test_interpolation_rounds_as_eager() -> None:
+    """Infinities do not spoil their neighbours, nearest-exact takes the same ones, also where the sizes vary."""
+    def f(x: torch.Tensor, line: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        resize = torch.nn.functional.interpolate
+        return (resize(x, scale_factor=2, mode="bilinear"), resize(x * 1, scale_factor=1.5, mode="bicubic") + 1,
+                *(resize(line, size, mode="nearest-exact") for size in (41, 47, 55, 83)), resize(line, scale_factor=2.5, mode="linear"))
+
+    def images(*sizes: int) -> torch.Tensor:
+        x = torch.arange(float(torch.Size(sizes).numel())).reshape(sizes) / 7
+        x[0, 0, 1] = float("-inf")
+        return x
+
+    line = torch.tensor([[[1.0, 2.0]]])
+    check(f, images(2, 2, 4, 5), line)
+    ours = aotcompile.compile(f, example_inputs=((images(2, 2, 4, 5), line), {}), dynamic=True)
+    for x in (images(2, 2, 4, 5), images(3, 2, 6, 3)):
+        for got, wanted in zip(ours(x, line), f(x, line), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)
+    assert [region.hits for region in aotcompile.info(ours).report().regions] == [2]
+
+
+@pytest.mark.parametrize("function", [torch.nn.functional.multilabel_margin_loss, torch.nn.functional.multi_margin_loss])
+def test_margin_losses_leave_out_what_eager_does(function: Callable[..., Any]) -> None:
+    """Labels after the first -1, and NaN."""
+    x = torch.tensor([[0.1, 0.9, 0.3, 0.4], [0.2, 0.5, float("nan"), 0.1]])
+    labels = torch.tensor([[0, 2, -1, 1]] * 2) if function is torch.nn.functional.multilabel_margin_loss else torch.tensor([1, 0])
+    check(lambda x, labels: function(x * 2, labels), x, labels)
+    x.requires_grad_()
+    ours = aotcompile.compile(lambda x, labels: function(x * 2, labels), example_inputs=((x, labels), {}), training=True)
+    got, wanted = (torch.autograd.grad(called(x, labels), x)[0] for called in (ours, lambda x, labels: function(x * 2, labels)))
+    torch.testing.assert_close(got, wanted, equal_nan=True)
+    assert [region.hits for region in aotcompile.info(ours).report().regions] == [1]
+
+
+def test_writes_of_slices_at_positions() -> None:
+    def f(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = x * 1
+        z.index_fill_(0, i, 3.0)
+        return (z, x.index_fill(1, i, y[0, 0]), x.index_fill(-1, i[:1], float("nan")), x.index_add(0, i.abs(), y, alpha=2) + 1,
+                x.index_copy(0, i[1:].abs(), y[1:]), x.select_scatter(y[0].double(), 0, -1), torch.nn.functional.one_hot(i.abs(), 4) + 1)
+
+    x, y = torch.arange(20.0).reshape(4, 5), torch.arange(15.0).reshape(3, 5)
+    check(f, x, torch.tensor([-1, 0, 0]), y, others=((x, torch.tensor([-3, 2, 1]), y),))

@@ -114,7 +114,7 @@ class SizeEnvironment(ShapeEnv):
         if isinstance(expression, (sympy.Eq, sympy.Ne)) and expression.rhs in (0, 1) and int(expression.lhs.xreplace(hints)) >= 2:
             return sympy.sympify(isinstance(expression, sympy.Ne))                # also for sizes of intermediate results, s0 - 1 == 1
         ranges = {symbol: self.var_to_range[symbol] for symbol in symbols}
-        if all(r.lower >= 2 for r in ranges.values()):
+        if all(r.lower >= 2 for r in ranges.values()) or any(r.upper < 2 for r in ranges.values()):
             return None
         # size = 2 + t, t >= 0: sympy then sees through max(1, size) == size
         beyond = {symbol: sympy.Symbol(f"{symbol.name}_beyond", integer=True, nonnegative=True) for symbol in symbols}

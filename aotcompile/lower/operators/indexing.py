@@ -174,22 +174,31 @@ def _index_add(context: "Context", node: "Node", x: Tensor, dim: int, index_tens
 
     if x.dtype is DType.b8 or not fits(alpha, x.dtype):
         return NotImplemented
-    return _at_rows(context, node, x, dim, index_tensor, source, value, "add")
+    if source.dtype is not x.dtype:
+        return NotImplemented
+    return _at_rows(context, node, x, dim, index_tensor, value, "add")
 
 
 @lowering("aten.index_copy.default")
 def _index_copy(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, source: Tensor) -> Any:
-    return _at_rows(context, node, x, dim, index_tensor, source, source.load, "assign")
+    return NotImplemented if source.dtype is not x.dtype else _at_rows(context, node, x, dim, index_tensor, source.load, "assign")
 
 
-def _at_rows(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, source: Tensor, value: Any, mode: str) -> Any:
-    """``value`` into the slices of ``x`` that ``index_tensor`` names; unlike an index, a negative one is an error."""
-    if not x.rank or index_tensor.rank != 1 or index_tensor.dtype not in (DType.i64, DType.i32) or source.dtype is not x.dtype:
+@lowering("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
+def _index_fill(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, value: Operand) -> Any:
+    if not isinstance(value, Tensor) and not fits(value, x.dtype):
+        return NotImplemented
+    return _at_rows(context, node, x, dim, index_tensor, lambda index: element(context, value, (), x.dtype, x.device), "assign", wrap=True)
+
+
+def _at_rows(context: "Context", node: "Node", x: Tensor, dim: int, index_tensor: Tensor, value: Any, mode: str, wrap: bool = False) -> Any:
+    """``value`` into the slices of ``x`` that ``index_tensor`` names. ``wrap``: negative ones count from the end; otherwise they are errors."""
+    if not x.rank or index_tensor.rank != 1 or index_tensor.dtype not in (DType.i64, DType.i32):
         return NotImplemented
     dim = _dimension(dim, x.rank)
 
     def address(index: Index) -> tuple[Index, Bindings, Checks]:
-        symbol, at = position(context, index_tensor.load((index[dim],)), x.sizes[dim], False)
+        symbol, at = position(context, index_tensor.load((index[dim],)), x.sizes[dim], wrap)
         return (*index[:dim], symbol, *index[dim + 1 :]), ((symbol, at),), ((symbol, x.sizes[dim]),)
 
     return update(context, node, x, (*x.sizes[:dim], index_tensor.sizes[0], *x.sizes[dim + 1 :]), address, value, mode)

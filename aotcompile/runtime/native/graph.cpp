@@ -69,17 +69,17 @@ class ViewStep : public Step {
  public:
   void run(Run& run) const override {
     const at::Tensor& source = run.buffer(base);
-    TORCH_CHECK(source.defined() && source.has_storage(), "a view of a buffer that holds no memory");
+    require(source.defined() && source.has_storage(), "a view of a buffer that holds no memory");
     Sizes::Storage size_storage, stride_storage;
     const c10::IntArrayRef new_sizes = sizes.evaluate(run, size_storage), new_strides = strides.evaluate(run, stride_storage);
     const auto item_size = static_cast<int64_t>(c10::elementSize(dtype));
     const int64_t first = source.storage_offset() * static_cast<int64_t>(source.itemsize());
-    TORCH_CHECK(first % item_size == 0, "a view of memory that starts at byte ", first, ", which is no multiple of its element size");
+    require(first % item_size == 0, "a view of memory that starts at no multiple of its element size");
     const int64_t new_offset = first / item_size + offset.evaluate(run.symbols.data());
     int64_t extent = 1;
     for (size_t i = 0; i < new_sizes.size(); ++i) extent = new_sizes[i] == 0 || extent == 0 ? 0 : extent + (new_sizes[i] - 1) * new_strides[i];
-    TORCH_CHECK(new_offset >= 0 && (extent == 0 || static_cast<size_t>((new_offset + extent) * item_size) <= source.storage().nbytes()),
-                "a view reaches outside of its base's memory");
+    require(new_offset >= 0 && (extent == 0 || static_cast<size_t>((new_offset + extent) * item_size) <= source.storage().nbytes()),
+            "a view reaches outside of its base's memory");
     at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(source.storage()), source.key_set(),
                                                                  c10::scalarTypeToTypeMeta(dtype));
     result.unsafeGetTensorImpl()->set_sizes_and_strides(new_sizes, new_strides, new_offset);
@@ -98,7 +98,7 @@ class KernelStep : public Step {
     int64_t elements = 0;
     for (const int buffer : buffers) {
       const at::Tensor& tensor = run.buffer(buffer);
-      TORCH_CHECK(tensor.defined(), "kernel ", name, " got a buffer that holds no tensor");
+      if (!tensor.defined()) throw GraphError("kernel " + name + " got a buffer that holds no tensor");
       pointers.push_back(tensor.data_ptr());
       elements += tensor.numel();
     }

@@ -221,8 +221,7 @@ class ArgumentReader {
 };
 
 bool same_strides(const at::Tensor& tensor, c10::IntArrayRef strides) {
-  TORCH_CHECK(static_cast<size_t>(tensor.dim()) == strides.size(), "a library call returned a tensor with ", tensor.dim(), " dimensions instead of ",
-              strides.size());
+  require(static_cast<size_t>(tensor.dim()) == strides.size(), "a library call returned a tensor with another number of dimensions");
   if (tensor.numel() == 0) return true;
   for (size_t i = 0; i < strides.size(); ++i) {
     if (tensor.strides()[i] != strides[i] && tensor.sizes()[i] != 1) return false;

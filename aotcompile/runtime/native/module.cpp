@@ -164,6 +164,8 @@ void set_current_exception() {
   } catch (const PythonErrorSet&) {
   } catch (const KernelFailure& failure) {
     set_kernel_failure(failure);
+  } catch (const GraphError& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
   } catch (const ExpressionError& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (...) {

@@ -24,6 +24,15 @@ struct KernelFailure : std::runtime_error {
   int status;
 };
 
+// A graph and what it is run on do not fit. Our own class: TORCH_CHECK's is thrown by code of torch's compiler and not caught by another one's.
+struct GraphError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline void require(bool holds, const char* message) {
+  if (!holds) throw GraphError(message);
+}
+
 using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* sizes);
 
 class GilRelease {
