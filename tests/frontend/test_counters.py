@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import aotcompile
-from aotcompile.frontend.capture.counters import counted
+from aotcompile.frontend.capture.counters import counted, counts_item
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TOTAL = 0
@@ -84,3 +84,33 @@ def test_a_corrected_setting_is_no_input(tmp_path: Path) -> None:
         torch.testing.assert_close(compiled(x), plain(x))
     [region] = aotcompile.info(compiled).report().regions
     assert (region.hits, region.misses) == (3, 0)
+
+
+def items_added(state: Any) -> None:
+    state["n"] += 1
+
+
+def items_by_way_of_locals(state: Any) -> None:
+    number = state["n"]
+    number = number + 1
+    state["n"] = number
+
+
+def items_corrected(windows: Any, shifts: Any, masks: Any) -> None:
+    shifts = shifts.copy()
+    if windows[0] > 3:
+        shifts[0] = 0
+    for rows in masks:
+        masks[rows[0]:rows[1]] = windows
+
+
+def items_of_another_key(state: Any, x: Any) -> None:
+    state["n"] = x.shape[0] + state["m"]
+
+
+@pytest.mark.parametrize(("function", "keys", "others"), [
+    (items_added, ["n"], []), (items_by_way_of_locals, ["n"], []), (items_corrected, [], [0, 1]), (items_of_another_key, [], ["n", "m", 0]),
+])
+def test_counted_items(function: Any, keys: list[Any], others: list[Any]) -> None:
+    assert all(counts_item(function.__code__, key) for key in keys)
+    assert not any(counts_item(function.__code__, key) for key in others)

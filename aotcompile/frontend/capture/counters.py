@@ -2,7 +2,9 @@
 
     self.calls += 1                                            counted
     start = self.position ... self.position = start + length   counted
+    state["n"] = state["n"] + 1                                counted
     if size < self.window: self.window = size                  not counted: a setting that is corrected
+    if size <= windows[0]: shifts[0] = 0                       not counted
 
 A counted number is another at each call, so that it is an input; any other number is part of the situation that is compiled. Where one region
 counts and another reads, the second call of a recording run shows it (`ChangedNumbers`).
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import itertools
 import types
 from dataclasses import dataclass, field
 
@@ -61,13 +64,39 @@ def counted(code: types.CodeType) -> frozenset[Name]:
 
 
 @functools.cache
-def _stores_items(code: types.CodeType) -> bool:
-    return any(instruction.opname == "STORE_SUBSCR" for instruction in dis.get_instructions(code))
+def _counted_keys(code: types.CodeType) -> tuple[object, ...]:
+    """The constant keys of items that are stored and come from items read under the same key, or under one that is not known here."""
+    instructions = list(dis.get_instructions(code))
+    origins: dict[Name, set[Name]] = {}
+    keys: list[object] = []
+    for index, instruction in enumerate(instructions):
+        stored, before = _names(instruction, _STORES), instructions[index - 1]
+        if stored:
+            loaded = _loaded(instructions[_start(instructions, index, len(stored) + (instruction.opname == "STORE_ATTR")):index])
+            for name in stored:
+                origins.setdefault(name, set()).update(loaded)
+        elif instruction.opname == "STORE_SUBSCR" and before.opname == "LOAD_CONST":          # value, container, key
+            loaded = _loaded(instructions[_start(instructions, index, 3):_start(instructions, index, 2)])
+            read = loaded.union(*(_reached(origins, name) for name in loaded))
+            keys += [before.argval] * bool({_UNKNOWN_ITEM, ("item", repr(before.argval))} & read)
+        elif instruction.opname == "STORE_SUBSCR" and before.opname == "SWAP":                # container, key, their copies, the item: n[key] += 1
+            made = instructions[_start(instructions, index, 3):index]
+            keys += [each.argval for each, after in itertools.pairwise(made) if each.opname == "LOAD_CONST" and after.opname == "COPY"][:1]
+    return tuple(keys)
 
 
-def stores_item(code: types.CodeType, key: object) -> bool:
-    """Whether ``code`` may store an item under the key: which container it stores in is not looked at."""
-    return _stores_items(code) and any(type(key) is type(each) and key == each for each in code.co_consts)
+_UNKNOWN_ITEM: Name = ("item", "")
+
+
+def _loaded(instructions: list[dis.Instruction]) -> set[Name]:
+    items = [("item", repr(before.argval)) if before.opname == "LOAD_CONST" else _UNKNOWN_ITEM
+             for before, each in itertools.pairwise(instructions) if each.opname == "BINARY_SUBSCR"]
+    return {name for each in instructions for name in _names(each, _LOADS)}.union(items)
+
+
+def counts_item(code: types.CodeType, key: object) -> bool:
+    """Whether ``code`` may store an item under the key that comes from what an item held: which containers they are is not looked at."""
+    return any(type(key) is type(each) and key == each for each in _counted_keys(code))
 
 
 def _reached(origins: dict[Name, set[Name]], name: Name) -> set[Name]:

@@ -10,7 +10,7 @@ import torch.fx
 
 from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.base.span import Span
-from aotcompile.frontend.capture.counters import counted, last_name, stores_item
+from aotcompile.frontend.capture.counters import counted, counts_item, last_name
 from aotcompile.frontend.capture.epilogue import EpilogueBuilder
 from aotcompile.frontend.interpret.interpreter import BreakPoint, Interpreter
 from aotcompile.frontend.capture.outside import Outside
@@ -186,7 +186,7 @@ class Capture:
         kind, name = last_name(path)
         if frame is None:
             return False
-        return stores_item(frame.code, name) if kind == "item" else (kind, name) in counted(frame.code)
+        return counts_item(frame.code, name) if kind == "item" else (kind, name) in counted(frame.code)
 
     # ---- the run ------------------------------------------------------------------------------------------------------------------------------
 
