@@ -153,3 +153,34 @@ def test_a_counter_of_another_region_is_an_input(capsys: pytest.CaptureFixture[s
     for expected in (3, 4, 5, 6):
         assert made(torch.ones(2)).tolist() == [expected, expected]
     assert [(region.hits, region.misses) for region in aotcompile.info(made).report().regions] == [(4, 0), (4, 0)]
+
+
+class Stepper:
+    """No module: its methods and itself are called."""
+
+    def __init__(self) -> None:
+        self.step, self.log = 0, []
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.step += 1
+        self.log.append(self.step)
+        return x + self.step
+
+    def alternating(self, x: torch.Tensor) -> torch.Tensor:
+        self.step += 1
+        return x.sin() if self.step % 2 else x.cos()
+
+
+@pytest.mark.parametrize("name", ["__call__", "alternating"])
+def test_state_of_the_object_that_is_called(name: str) -> None:
+    def target(stepper: Stepper) -> Any:
+        return stepper if name == "__call__" else getattr(stepper, name)
+
+    x, eager, mine = torch.ones(2), Stepper(), Stepper()
+    compiled = aotcompile.compile(target(mine), example_inputs=((x,), {}), backend="eager")
+    assert mine.step == 0
+    for _ in range(6):
+        assert torch.equal(compiled(x), target(eager)(x))
+    assert (mine.step, mine.log) == (eager.step, eager.log)
+    [region] = aotcompile.info(compiled).report().regions
+    assert (region.hits, region.misses) == (6, 0)

@@ -235,12 +235,48 @@ def test_split_callees_are_called_directly_as_long_as_they_are_themselves(net: t
         assert torch.equal(twin(x), x * 100) and hits() == 3
 
 
-def test_copies_and_pickles_are_the_originals(net: tuple[Net, Any]) -> None:
+def test_pickles_are_the_originals(net: tuple[Net, Any]) -> None:
     original, twin = net
-    for copied in (copy.deepcopy(twin), copy.copy(twin), pickle.loads(pickle.dumps(twin))):
-        assert type(copied) is Net and list(copied.state_dict()) == list(original.state_dict())
-    assert copy.deepcopy(twin).block is not original.block
-    assert copy.deepcopy([twin, original])[0].shift is not original.shift
+    copied = pickle.loads(pickle.dumps(twin))
+    assert type(copied) is Net and list(copied.state_dict()) == list(original.state_dict())
+
+
+def test_copies_are_compiled_and_have_parameters_of_their_own(net: tuple[Net, Any]) -> None:
+    original, twin = net
+    x = torch.ones(3)
+    with torch.no_grad():
+        for copied in (copy.deepcopy(twin), copy.deepcopy([twin, original])[0], copy.deepcopy(copy.deepcopy(twin))):
+            assert isinstance(copied, Net) and list(copied.state_dict()) == list(original.state_dict())
+            assert copied.block is not original.block and copied.shift is not original.shift
+            copied.shift.add_(5)
+            before = info(copied).report().regions[0].hits
+            assert torch.equal(copied(x), twin(x) + 5) and info(copied).report().regions[0].hits == before + 2
+        shallow = copy.copy(twin)
+        assert shallow.block is original.block and torch.equal(shallow(x), twin(x))
+
+
+def test_replicas_use_their_own_parameters(net: tuple[Net, Any]) -> None:
+    _, twin = net
+    x = torch.ones(3)
+    with torch.no_grad():
+        replica = twin._replicate_for_data_parallel()
+        replica.shift = twin.shift + 7
+        hits = info(twin).report().regions[0].hits
+        assert torch.equal(replica(x), twin(x) + 7) and info(twin).report().regions[0].hits == hits + 2
+
+
+def test_another_class_given_to_the_twin(net: tuple[Net, Any]) -> None:
+    _, twin = net
+    x = torch.ones(3)
+
+    class Doubled(type(twin)):                                   # as torch.nn.utils.parametrize does
+        shift = property(lambda self: self.__dict__["kept"] * 2)
+
+    with torch.no_grad():
+        expected = twin(x)
+        twin.__dict__["kept"] = twin.__dict__["_parameters" if "shift" in twin._parameters else "_buffers"].pop("shift")
+        twin.__class__ = Doubled
+        assert torch.equal(twin(x), expected + twin.__dict__["kept"])
 
 
 def test_nothing_compiled_still_behaves(tmp_path: Path) -> None:

@@ -314,7 +314,9 @@ class RecordingStub:
         libraries = tuple(name for name in outcome.variant.libraries if not recording.tools.rewritten(name))
         outcome = replace(outcome, variant=replace(outcome.variant, libraries=libraries))
         named = dict(zip(self.eager.__code__.co_varnames, arguments))
+        code = original_code(recording, self)
         lasting = [root[0] != "argument" or isinstance(named.get(root[1]), torch.nn.Module) or source is not None and root[1] in source.freevars
+                   or _is_method_of(named.get(root[1]), code)
                    for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
         recording.changes_state = recording.changes_state or any(lasting)
         recording.changed_numbers.written |= outcome.numbers
@@ -391,6 +393,12 @@ def original_code(recording: Recording, stub: RecordingStub) -> types.CodeType:
         if key == stub.key and stub.eager.__code__ in recording.codes[key, code].eager.values():
             return code
     raise LookupError(stub.key)
+
+
+def _is_method_of(value: Any, code: types.CodeType) -> bool:
+    """Whether ``code`` is that of a method of the object, so that it is what the method is called on."""
+    members = (vars(cls).get(code.co_name) for cls in type(value).__mro__)
+    return any(isinstance(member, types.FunctionType) and member.__code__ is code for member in members)
 
 
 def _never_split(function: types.FunctionType) -> bool:

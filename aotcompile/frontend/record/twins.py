@@ -12,6 +12,7 @@ from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
 from aotcompile.frontend.record.data_tests import DataTests, Origin
 from aotcompile.frontend.types import SplitSource
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FUTURE = 0x1000000 | 0x800000 | 0x400000
 
 
@@ -21,14 +22,14 @@ class TwinCode:
     def __init__(self, split: SplitSource, original: types.CodeType, file: str) -> None:
         self.eager_names = [region.name for region in split.regions]
         tree = ast.parse(split.text)
-        definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        definitions = [node for node in tree.body if isinstance(node, _DEFINITIONS)]
         rewritten = [node for node in definitions if node.name not in self.eager_names][-1]
         rewritten.name = "_rewritten"           # not its own: a function that calls itself means the global, or a cell of the original
         explored = _Explore(DataTests(rewritten))
         explored.visit(rewritten)
         self.origins = explored.origins         # of each truth test by number
         # What else the text defines (the marker for variables without a value) is made once and reached through cells, like the stubs.
-        helpers = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+        helpers = [node for node in tree.body if not isinstance(node, _DEFINITIONS)]
         self.helpers: dict[str, Any] = {}
         exec(compile(ast.Module(helpers, []), file, "exec", dont_inherit=True), self.helpers)
         del self.helpers["__builtins__"]
@@ -84,6 +85,8 @@ class _Explore(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self.generic_visit(node) if self._count == 0 and not hasattr(self, "_inside") and self._enter() else node
+
+    visit_AsyncFunctionDef = visit_FunctionDef           # type: ignore[assignment]
 
     def _enter(self) -> bool:
         self._inside = True

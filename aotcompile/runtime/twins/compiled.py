@@ -264,18 +264,23 @@ def _object_twin(compiled: TwinMaker, original: Any, method: str) -> Any:
     """An object of a subclass of the original's class that shares its ``__dict__`` and whose ``method`` calls the split twin with the original
     as self.
 
-    Copies and pickles of it are those of the original."""
+    A copy of it is the twin of a copy of the original; a pickle is the original's."""
     cls = type(original)
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        return compiled.direct(getattr(original, method))(*arguments, **keywords)
+        # Others get here too: replicas with a dict of their own, and this object once the program has given it another class (parametrizations).
+        is_twin = type(self) is twin_class and self.__dict__ is original.__dict__
+        return compiled.direct(getattr(original, method) if is_twin else MethodType(getattr(cls, method), self))(*arguments, **keywords)
 
     @functools.wraps(getattr(cls, method))
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
         return call(self, *arguments, **keywords)
 
-    def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(original, memo)
+    def copied(self: Any, of_original: Any) -> Any:
+        made = _object_twin(compiled, of_original, method)
+        if self in _INFOS:
+            _INFOS[made] = _INFOS[self]
+        return made
 
     def reduce(self: Any, protocol: Any) -> Any:
         found = original.__reduce_ex__(protocol)
@@ -285,7 +290,8 @@ def _object_twin(compiled: TwinMaker, original: Any, method: str) -> Any:
         return found
 
     members: dict[str, Any] = {
-        method: forward, ORIGINAL_CLASS: cls, "__deepcopy__": deepcopy, "__copy__": lambda self: copy.copy(original),
+        method: forward, ORIGINAL_CLASS: cls,
+        "__deepcopy__": lambda self, memo: copied(self, copy.deepcopy(original, memo)), "__copy__": lambda self: copied(self, copy.copy(original)),
         "__reduce_ex__": reduce, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__}
     metaclass: Any = type(cls)
