@@ -40,7 +40,7 @@ def test_channels_last(function: Callable[[torch.Tensor], object], training: boo
     expected, found = function(one), compiled(other)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, check_stride=True)
     if training:
-        for result, x in ((expected, one), (found, other)):
+        for result in (expected, found):
             sum(part.square().sum() for part in (result if isinstance(result, tuple) else (result,))).backward()
         torch.testing.assert_close(other.grad, one.grad)
     [region] = aotcompile.info(compiled).report().regions

@@ -188,7 +188,8 @@ class GraphRecorder(TorchFunctionMode):
         if node is None or node in self._laid_out or not plain or owner.storage_offset() or owner.is_conj() or owner.is_neg():
             return
         with self.graph.inserting_after(node):
-            memory = self.graph.call_function(torch.empty_strided, (tuple(owner.shape), owner.stride()), {"dtype": owner.dtype, "device": owner.device})
+            place = {"dtype": owner.dtype, "device": owner.device}
+            memory = self.graph.call_function(torch.empty_strided, (tuple(owner.shape), owner.stride()), place)
         with self.graph.inserting_after(memory):
             copy = self.graph.call_method("copy_", (memory, node))
         for new in (memory, copy):
