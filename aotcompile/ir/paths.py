@@ -9,7 +9,7 @@ A path is a root and steps; it prints as the Python expression that reaches the 
   steps
     ("attribute", "weight")   getattr(x, "weight")          ("dictionary", "n")   x.__dict__["n"] (an instance attribute, no descriptor runs)
     ("item", 3)               x[3], key str/int/bool/None/float/bytes, a class or function, an enum's member, a dtype or device (`is_key`), or a tuple
-    ("own_item", "dict", key) dict.__getitem__(x, key): of a dict or list whose class has a __getitem__ of its own
+    ("own_item", "dict", key) dict.__getitem__(x, key): of a dict, list or tuple whose class has a __getitem__ of its own
     ("type",)                 type(x)                        ("keys",)             tuple(x.keys())
     ("cell", 0)               x.__closure__[0].cell_contents ("values",)           tuple(x.values())
     ("context_variable",)     x.get()                        ("referent",)         x(), what a weak reference refers to

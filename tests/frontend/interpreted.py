@@ -78,6 +78,8 @@ def _fetch(path: Path, function: types.FunctionType, named: dict[str, Any]) -> A
                 value = value[part]
             case ("own_item", "dict" | "OrderedDict" | "defaultdict", part):
                 value = dict.__getitem__(value, part)
+            case ("own_item", "tuple", part):
+                value = tuple.__getitem__(value, part)
             case ("own_item", "list", part):
                 value = list.__getitem__(value, part)
             case ("type",):

@@ -328,3 +328,30 @@ def test_a_break_in_the_method_of_the_base_class(capsys: pytest.CaptureFixture[s
     made = aotcompile.compile(Child(), example_inputs=((torch.ones(2),), {}), backend="eager")
     assert made(torch.ones(2)).tolist() == [18.0, 18.0]
     assert len(hits := [region.hits for region in aotcompile.info(made).report().regions]) == 4 and set(hits) == {1}
+
+
+class Valued:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+    def get(self) -> torch.Tensor:
+        return self.value
+
+
+class Doubling(Valued):
+    def get(self) -> torch.Tensor:
+        return self.value * 2
+
+
+def changes_a_class(x: torch.Tensor, found: Any) -> Any:
+    y = x.sin()
+    found.__class__ = Doubling
+    return y * found.get(), type(found) is Doubling
+
+
+def test_the_class_of_an_object_is_changed() -> None:
+    made = aotcompile.compile(changes_a_class, example_inputs=((torch.ones(2), Valued(torch.ones(2))), {}), backend="eager")
+    for _ in range(2):
+        found = Valued(torch.ones(2))
+        torch.testing.assert_close(made(torch.ones(2), found), changes_a_class(torch.ones(2), Valued(torch.ones(2))))
+        assert type(found) is Doubling

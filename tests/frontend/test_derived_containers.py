@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -215,3 +215,53 @@ def test_getters_of_operator_read_with_guards() -> None:
     for number in (2.0, 3.0):
         torch.testing.assert_close(made(torch.ones(2), holder(number), items(number)), getters(torch.ones(2), holder(number), items(number)))
     assert hits(made) == 1 and aotcompile.info(made).breaks == ()
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+    def __getitem__(self, index: Any) -> Any:
+        return Pair(self.left[index], self.right[index])
+
+
+class Named(NamedTuple):
+    value: torch.Tensor
+    number: int = 3
+
+
+class Extended(Named):
+    pass
+
+
+def indexed(pair: Any) -> Any:
+    return pair.left + 1, pair[0].right, pair.right * 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_named_tuple_with_its_own_items(backend: str) -> None:
+    made = built(indexed, Pair(torch.ones(2), torch.ones(2)), backend=backend)
+    for number in (1.0, 2.0):
+        pair = Pair(torch.ones(2) * number, torch.ones(2))
+        torch.testing.assert_close(made(pair), indexed(pair))
+    assert (hits(made), misses(made)) == (2, 0)
+
+
+def extends(found: Any, plain: tuple[Any, ...]) -> Any:
+    found.extra = found.value * found.factor
+    return found, plain, found.extra + 1
+
+
+def test_attributes_of_a_named_tuple_and_the_tuples_given_themselves() -> None:
+    def given() -> tuple[Any, tuple[Any, ...]]:
+        found = Extended(torch.ones(2))
+        found.factor = 4.0  # type: ignore[attr-defined]
+        return found, (torch.ones(2), 5)
+
+    made = built(extends, *given())
+    found, plain = given()
+    first, second, third = made(found, plain)
+    assert first is found and second is plain and third.tolist() == [5.0, 5.0] and found.extra.tolist() == [4.0, 4.0]
+    found.factor = 2.0
+    assert made(found, plain)[2].tolist() == [3.0, 3.0]
+    assert (hits(made), misses(made)) == (1, 1)

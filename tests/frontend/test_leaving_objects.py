@@ -152,3 +152,61 @@ def test_text_of_a_dataclass_is_no_break() -> None:
     made = built(describe, torch.ones(2))
     assert made(torch.ones(2))[1:] == (repr(Settings(4)), f"{Settings(5)!r:>30}")
     assert aotcompile.info(made).breaks == ()
+
+
+def numbers(log: list[str]) -> Any:
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("closed")
+
+
+def leaves_a_loop(x: torch.Tensor, log: list[str]) -> Any:
+    for number in numbers(log):
+        x = x * 2 + number
+        break
+    log.append("after the loop")
+    started = numbers(log)
+    next(started)
+    return x
+
+
+def test_a_generator_that_nobody_holds_is_closed() -> None:
+    made = built(leaves_a_loop, torch.ones(2), [])
+    log: list[str] = []
+    plain: list[str] = []
+    torch.testing.assert_close(made(torch.ones(2), log), leaves_a_loop(torch.ones(2), plain))
+    assert log == plain == ["closed", "after the loop", "closed"]
+    assert hits(made) == [1]
+
+
+def closes_with_a_break(x: torch.Tensor) -> Any:
+    def steps() -> Any:
+        try:
+            yield x.sin()
+        finally:
+            print("finally")
+
+    for step in steps():
+        x = x + step
+        break
+    return x * 2
+
+
+def test_a_break_in_a_generator_that_is_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    made = built(closes_with_a_break, torch.ones(2))
+    capsys.readouterr()
+    torch.testing.assert_close(made(torch.ones(2)), closes_with_a_break(torch.ones(2)))
+    assert capsys.readouterr().out == "finally\nfinally\n"
+
+
+def rounded(x: torch.Tensor) -> Any:
+    size = x.shape[0]
+    return x * round(size * 5, -1), round(size / 3, 1), ~size, divmod(size, 4), size.bit_length(), size & 3
+
+
+def test_arithmetic_of_sizes_that_torch_does_not_have() -> None:
+    made = aotcompile.compile(rounded, example_inputs=((torch.ones(14),), {}), dynamic_shapes=({0: "B"},), backend="eager")
+    for size in (14, 15, 25):
+        torch.testing.assert_close(made(torch.ones(size)), rounded(torch.ones(size)))

@@ -266,6 +266,7 @@ def test_items_past_a_derived_class(guards: MakeGuards) -> None:
             raise AssertionError("code of the program")
     assert guards(("x",), [], [argument("x", ["own_item", "dict", "k"])]).check((Doubling(k=4),)) == (4,)
     assert guards(("x",), [], [argument("x", ["own_item", "list", 1])]).check((Reversed([1, 2]),)) == (2,)
+    assert guards(("x",), [], [argument("x", ["own_item", "tuple", 1])]).check(((1, 2),)) == (2,)
     assert guards(("x",), [], [argument("x", ["own_item", "dict", "n"])]).check((Doubling(k=4),)) == 0
     assert guards(("x",), [], [argument("x", ["own_item", "list", 0])]).check((3,)) == 0
 

@@ -235,6 +235,8 @@ class EpilogueBuilder:
         if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)):
             callback, original = getattr(value, "interpreted", (None, None))          # what native code was given for a function of the program's
             return self.expression(original) if callback is value else self._import(value)
+        if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return f"{self._class(value.__objclass__)}.{value.__name__}"
         if isinstance(value, types.MethodType):
             if static_lookup(type(value.__self__), value.__func__.__name__) is value.__func__:
                 return f"{self.expression(value.__self__)}.{value.__func__.__name__}"

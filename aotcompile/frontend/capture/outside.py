@@ -81,9 +81,11 @@ class Outside:
         if key not in self.guards:
             self.guards[key] = Guard(kind, path, expected, self._place())
 
-    def bind(self, value: Any, reason: str, chain: Any) -> None:
+    def bind(self, value: Any, reason: str, chain: Any, *, weakly: bool = False) -> None:
         """``value``, made by the last instruction of ``chain``, is not to leave the region: nothing can make it again. Of a tensor, its memory."""
-        self._bound.setdefault(_identity(value), (value, reason, chain, _version(value)))
+        key = _identity(value)
+        kept = weakref.ref(value, lambda _: self._bound.pop(key, None)) if weakly else value          # what runs code when it is dropped
+        self._bound.setdefault(key, (kept, reason, chain, _version(value)))
 
     def refuse_to_leave(self, value: Any) -> None:
         """Raises a break at the instruction that made ``value`` where it is bound."""
@@ -199,11 +201,17 @@ class Outside:
     def _read_tuple(self, value: tuple[Any, ...], path: Path) -> Any:
         kind = type(value)
         self.guard("length", path, {"type": f"{kind.__module__}:{kind.__qualname__}", "length": len(value)})
-        items = [self.read(item, path.item(index)) for index, item in enumerate(value)]
-        if all(a is b for a, b in zip(items, value)):
-            self.remember(value, path)
-            return value
-        return tuple(items) if kind is tuple else tuple.__new__(kind, items)
+        own = overrides(kind, "__getitem__")
+        items = [self.read(item, path.then("own_item", "tuple", index) if own else path.item(index))
+                 for index, item in enumerate(tuple.__iter__(value))]
+        same = all(a is b for a, b in zip(items, tuple.__iter__(value)))
+        found = value if same else tuple(items) if kind is tuple else tuple.__new__(kind, items)
+        has_attributes = any("__dict__" in base.__dict__ for base in kind.__mro__)
+        if found is not value and has_attributes:
+            found.__dict__.update(value.__dict__)                # they are read, with guards, where the code asks for them
+        if same or kind is tuple or has_attributes:
+            self.remember(found, path)
+        return found
 
     def _read_callable(self, value: Any, path: Path) -> None:
         if isinstance(value, types.FunctionType):

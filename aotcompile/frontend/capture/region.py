@@ -203,7 +203,9 @@ class Capture:
         try:
             stand_ins = [self.outside.read(value, Path(("argument", name))) for name, value in zip(names, arguments)]
             with self.recorder:
+                self.interpreter.active = True
                 result = self.interpreter.run_function(self.function, tuple(stand_ins), {})
+                self.interpreter.active = False
             return self._finish(result, grad, autocast)
         except GraphBreak as signal:
             chain = self.interpreter.break_chain or signal.chain
@@ -218,6 +220,7 @@ class Capture:
             failure = internal_error(error)
             return Refused(failure.code, failure.reason, failure.hint)
         finally:
+            self.interpreter.active = False
             torch._C._set_grad_enabled(grad)
 
     def _exception(self, raised: UserException) -> BreakFound | Refused:

@@ -165,7 +165,8 @@ def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: 
     if isinstance(found, types.FunctionType):
         if path is not None:
             # `layer.forward = ...` on an instance is a common way to patch models; other methods of library classes are taken as they are.
-            if not is_library_module(cls.__module__) or (name == "forward" and isinstance(owner, torch.nn.Module)):
+            patched = not is_library_module(cls.__module__) or (name == "forward" and isinstance(owner, torch.nn.Module))
+            if patched and static_lookup(cls, "__dict__") is not _MISSING:
                 i.outside.guard("has_dictionary", path, {"name": name, "present": False})
             library = i.importable(cls) if is_library_module(cls.__module__) else None
             i.outside.read(found, (library or path.then("type")).attribute(name))
@@ -342,6 +343,8 @@ def plain_delete(i: "Interpreter", owner: Any, name: str) -> None:
 
 
 def _check_writable(i: "Interpreter", owner: Any, name: str) -> None:
+    if name == "__class__" and i.is_outside(owner):
+        raise GraphBreak("AOT208", f"the class of a {type(owner).__name__} from outside is changed", kind="statement")
     if isinstance(owner, torch.Tensor):
         raise GraphBreak("AOT208", f"an assignment to a tensor's .{name}", kind="statement")
     if isinstance(owner, types.FunctionType) and id(owner) not in i.made_functions:

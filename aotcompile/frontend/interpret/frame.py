@@ -112,6 +112,10 @@ class InterpretedGenerator(Iterator[Any]):
     def __iter__(self) -> "InterpretedGenerator":
         return self
 
+    def __del__(self) -> None:
+        if self._started and not self._done and not self._running:
+            self._frame.interpreter.close_dropped(self)
+
     def __next__(self) -> Any:
         return self.send(None)
 

@@ -59,6 +59,8 @@ class Interpreter:
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
         self.steps = 0
         self.depth = 0
+        self.active = False                      # the program is running
+        self.dropped: GraphBreak | None = None   # a break in a generator that nobody holds any more
         self.compared: dict[int, tuple[Any, dict[int, torch.Tensor]]] = {}          # id(dict or set) -> (it, tensors compared in it)
         self.entering = False                    # the next function interpreted is called by native code
         # The user's file; line of the home's text -> user's line; the user's lines from a line on.
@@ -67,6 +69,8 @@ class Interpreter:
     # ---- bookkeeping ------------------------------------------------------------------------------------------------------------------------
 
     def count_step(self) -> None:
+        if self.dropped is not None:
+            raise self.dropped
         self.steps += 1
         if self.steps > STEP_LIMIT:
             raise RegionRefused("AOT212", f"more than {STEP_LIMIT:,} instructions", "Mark the long-running part with torch.compiler.disable.")
@@ -157,14 +161,16 @@ class Interpreter:
         frame = Frame(self, function, function.__code__, local, cells, self.frame, entered_natively)
         if frame.is_generator:
             generator = InterpretedGenerator(frame)
-            self.outside.bind(generator, "a generator leaves the region", self.call_chain())
+            self.outside.bind(generator, "a generator leaves the region", self.call_chain(), weakly=True)
             return generator
         self.depth += 1
         if self.depth > DEPTH_LIMIT:
             self.depth = 0
             raise GraphBreak("AOT212", f"calls nested deeper than {DEPTH_LIMIT}")
         try:
-            return frame.run().value
+            result = frame.run().value
+            frame.locals.clear()                 # a generator that is held by nothing else is closed now
+            return result
         finally:
             self.depth -= 1
 
@@ -331,6 +337,17 @@ class Interpreter:
                 return above.handled
             above = above.caller
         return RuntimeError("No active exception to reraise")
+
+    def close_dropped(self, generator: InterpretedGenerator) -> None:
+        """A generator that nobody holds any more is closed at once, as by CPython; what its ``finally`` raises is ignored."""
+        if not self.active:
+            return
+        try:
+            generator.close()
+        except GraphBreak as signal:
+            self.dropped = signal
+        except Exception:  # noqa: BLE001 - CPython prints it
+            return
 
     def is_interpreted_generator(self, value: Any) -> bool:
         return isinstance(value, InterpretedGenerator)

@@ -46,6 +46,8 @@ def python_method(value: Any, name: str) -> types.FunctionType | None:
 
 def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
     """A binary operator or comparison, by Python's protocol where a class written in Python takes part."""
+    if isinstance(left, SYMBOLIC) and isinstance(right, (int, float, *SYMBOLIC)) or isinstance(right, SYMBOLIC) and isinstance(left, (int, float)):
+        return _of_numbers(i, function, left, right)
     if function in _INPLACE:
         name = f"__i{_SPECIAL[_INPLACE[function]]}__"
         method = python_method(left, name)
@@ -81,6 +83,16 @@ def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
     raise UserException(TypeError(f"unsupported operand type(s): '{type(left).__name__}' and '{type(right).__name__}'"))
 
 
+def _of_numbers(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
+    """What torch's symbolic numbers do not know (``n << 1`` of some versions) needs their values."""
+    try:
+        return i.native(function, (left, right), {})
+    except UserException as raised:
+        if not isinstance(raised.exception, (TypeError, AttributeError)):
+            raise
+        return i.native(function, (fix_deep(i, left), fix_deep(i, right)), {})
+
+
 def _interpolate(i: "Interpreter", template: str | bytes, given: Any) -> Any:
     """``"%s" % given``."""
     given = i.outside.whole(given)
@@ -98,7 +110,11 @@ def _has(value: Any, name: str) -> bool:
 
 def unary(i: "Interpreter", function: Any, value: Any) -> Any:
     method = python_method(value, _UNARY[function])
-    return i.call(method, (value,), {}) if method is not None else i.native(function, (value,), {})
+    if method is not None:
+        return i.call(method, (value,), {})
+    if function is operator.invert and isinstance(value, torch.SymInt):
+        return operate(i, operator.sub, unary(i, operator.neg, value), 1)
+    return i.native(function, (value,), {})
 
 
 def truth(i: "Interpreter", value: Any) -> bool:

@@ -28,11 +28,12 @@ def _item(container: Any, key: Any) -> Any:
     return container[key]
 
 
+_BASES: dict[str, Any] = {"dict": dict, "OrderedDict": dict, "defaultdict": dict, "list": list, "tuple": tuple}
 _STEPS: dict[str, Callable[..., Callable[[Any], Any]]] = {
     "attribute": lambda name: lambda value: getattr(value, name),
     "dictionary": lambda name: lambda value: value.__dict__[name],
     "item": lambda key: lambda value: _item(value, key),
-    "own_item": lambda base, key: lambda value: (list if base == "list" else dict).__getitem__(value, key),
+    "own_item": lambda base, key: lambda value: _BASES[base].__getitem__(value, key),
     "type": lambda: type,
     "keys": lambda: lambda value: tuple(value.keys()),
     "values": lambda: lambda value: tuple(value.values()),

@@ -78,6 +78,7 @@ PyObject* item(PyObject* object, PyObject* key, Py_ssize_t index) {
 // Past a `__getitem__` of the object's class.
 PyObject* own_item(PyObject* object, PyObject* key) {
   if (PyDict_Check(object)) return new_reference(PyDict_GetItemWithError(object, key));
+  if (PyTuple_Check(object)) return PyTuple_Type.tp_as_mapping->mp_subscript(object, key);
   return PyList_Check(object) ? PyList_Type.tp_as_mapping->mp_subscript(object, key) : nullptr;
 }
 

@@ -307,6 +307,8 @@ def _by_method(name: str, function: Any) -> Any:
         method = python_method(arguments[0], name) if arguments else None
         if method is not None:
             return i.call(method, arguments, keywords)
+        if function is round and len(arguments) > 1 and isinstance(arguments[0], torch.SymInt):
+            arguments = tuple(i.symbols.fix(each) if isinstance(each, SYMBOLIC) else each for each in arguments)     # torch ignores negative digits
         return natives.native_call(i, function, function.__name__, arguments, keywords)
     return run
 
