@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
-from torch.utils._sympy.functions import Max, Mod
+from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Mod
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 VALUE_NEEDED = (DataDependentOutputException, GuardOnDataDependentSymNode)
@@ -33,11 +33,11 @@ SHAPE_NEEDS_VALUE = (DynamicOutputShapeException,)
 NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
-    "FakeTensor", "FakeTensorMode", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED", "WatchedShapeEnv",
-    "always_holds", "associative_scan_op", "compile_and_run", "compiling", "empty_fake", "forget_guards", "generic_associative_scan",
-    "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known", "load_batching_rules", "new_fake_mode",
-    "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size", "size_hint", "symbol_expression",
-    "symbolic_dispatch", "unset_fake_temporarily", "was_view", "with_hints",
+    "FakeTensor", "FakeTensorMode", "FloorDiv", "IntTrueDiv", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
+    "WatchedShapeEnv", "always_holds", "associative_scan_op", "compile_and_run", "compiling", "empty_fake", "forget_guards",
+    "generic_associative_scan", "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known",
+    "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size",
+    "size_hint", "symbol_expression", "symbolic_dispatch", "unset_fake_temporarily", "was_view", "with_hints",
 ]
 
 

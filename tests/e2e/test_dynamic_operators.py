@@ -106,3 +106,30 @@ def test_marks_on_example_tensors(marks: dict[str, Any], served: list[int], dyna
         torch.testing.assert_close(built(x), doubled(x))
     [region] = aotcompile.info(built).report().regions
     assert region.hits == 1 + len(served), region.last_miss
+
+
+def padded_up(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(x, (0, 0, 0, math.ceil(x.shape[0] / 8) * 8 - x.shape[0]))
+
+
+def halves(x: torch.Tensor) -> Any:
+    return x[:int(x.shape[0] / 2)] * 2, x[math.floor(x.shape[0] / 3):] + 1, int((x.shape[0] - 20) / 3)
+
+
+def square_part(x: torch.Tensor) -> torch.Tensor:
+    side = int(math.sqrt(x.shape[0]))
+    return x[:side * side].reshape(side, side, -1)
+
+
+def without_itself(x: torch.Tensor) -> torch.Tensor:
+    return (x @ x.t()).fill_diagonal_(-1.0)
+
+
+@pytest.mark.parametrize(("function", "general"), [(padded_up, True), (halves, True), (square_part, False), (without_itself, True)])
+def test_quotients_as_sizes(function: Any, general: bool) -> None:
+    built = aotcompile.compile(function, example_inputs=((torch.randn(9, 3),), {}), dynamic_shapes=({0: "B"},), backend="aot_eager")
+    for size in (9, 5, 8, 16, 17, 33):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(built(x), function(x))
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 6 if general else region.hits

@@ -1,6 +1,7 @@
 """Symbols of one capture: sizes of dynamic dimensions, and Python numbers taken as scalar inputs."""
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
@@ -12,6 +13,8 @@ import torch.fx
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, number_needed, value_needed
 from aotcompile.frontend.torch_private import (
     VALUE_NEEDED,
+    FloorDiv,
+    IntTrueDiv,
     Known,
     Mod,
     WatchedShapeEnv,
@@ -115,11 +118,13 @@ class SymbolTable:
                 self.symbols[expression] = Symbol(f"d{len(self.symbols)}", "data", 0, dimension=dimension, node=node, tensor=tensor)
 
     def fix_inexact(self, tensor: torch.Tensor) -> None:
-        """Fix sizes that were computed in floats with a factor that is no multiple of a small power of 2: no guard can say them exactly."""
+        """Fix sizes that were computed in floats (roots, logarithms, a factor that is no multiple of a small power of 2): no guard can say them
+        exactly."""
         for size in tensor.shape:
             if isinstance(size, torch.SymInt) and size.node.hint is not None:
                 expression = symbol_expression(size)
-                if any(not (float(scale) * 1024).is_integer() or not 0 <= scale <= 1024 for scale in expression.atoms(sympy.Float)):
+                inexact = any(not (float(scale) * 1024).is_integer() or not 0 <= scale <= 1024 for scale in expression.atoms(sympy.Float))
+                if inexact or any(type(part).__name__.startswith("OpaqueUnaryFn") for part in sympy.preorder_traversal(expression)):
                     self.fix_symbols(expression)
 
     def fix_symbols(self, expression: sympy.Basic) -> None:
@@ -142,7 +147,19 @@ class SymbolTable:
             text = self.text(value)
         except NotImplementedError:
             return False
-        return not any(function in text for function in ("float(", "round(", "int("))
+        return not any(function in text for function in ("float(", "round(", "int(", " / "))
+
+    def whole_quotient(self, value: torch.SymFloat, upwards: bool) -> torch.SymInt | None:
+        """The quotient of two whole numbers as the whole number below (or above) it, computed without floats, which gives the same for all sizes
+        below 2**53. None for other numbers."""
+        expression = symbol_expression(value)
+        if not isinstance(expression, IntTrueDiv) or value.node.hint is None:
+            return None
+        dividend, divisor = expression.args
+        if not divisor.is_Integer or divisor <= 0 or not all(self.symbols[s].kind == "size" for s in dividend.free_symbols if s in self.symbols):
+            return None
+        quotient = -FloorDiv(-dividend, divisor) if upwards else FloorDiv(dividend, divisor)
+        return self.environment.create_symintnode(quotient, hint=math.ceil(value.node.hint) if upwards else math.floor(value.node.hint))
 
     def is_data(self, value: Any) -> bool:
         """Whether a number is known at run time only, also inside tuples, lists, dicts and slices."""

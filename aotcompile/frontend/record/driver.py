@@ -231,9 +231,12 @@ class Frontend:
         for record in variants:
             regions.setdefault((record.key, record.identity, record.variant.grad_enabled), []).append(record.served)
         known_breaks = {_place(record) for record in records if isinstance(record, FoundBreak)}
-        attempts = most_attempts(sum(record.variant.operator_count for record in variants))
+        attempts = most_attempts(sum(record.variant.operator_count for record in variants), [record.served for record in variants])
         for situation in entry.situations:
             other = OtherSizes((situation.arguments, situation.keywords), situation.dimensions)
+            if other.possible:
+                for record in variants:
+                    other.learn(record.served)
             while attempts > 0 and (sizes := other.next(list(regions.values()))) is not None:
                 attempts -= 1
                 (arguments, keywords), dimensions = other.resized(sizes)
@@ -241,7 +244,7 @@ class Frontend:
                 if any(isinstance(record, FoundBreak) and _place(record) not in known_breaks for record in found):
                     continue
                 for record in found:
-                    if isinstance(record, FoundVariant) and other.is_general(record.served, sizes):
+                    if isinstance(record, FoundVariant) and other.learn(record.served):
                         self._add_variant(record)
                         regions.setdefault((record.key, record.identity, record.variant.grad_enabled), []).append(record.served)
                         self._states[record.key].small_size_notes.clear()

@@ -36,27 +36,31 @@ class OtherSizes:
         texts = [spec.name for specs in dimensions.values() for spec in specs.values()]
         self.possible = bool(self.example) and found == len(dimensions) and all(size_of(text, self.example) is not None for text in texts)
         self._tried: list[Sizes] = [self.example]
+        self._forms: dict[str, set[tuple[str, ...]]] = {}        # conditions with their numbers left out -> conditions
         self._fixed: set[tuple[str, int]] = set()                # letter, a size at which the code makes it a constant
 
     def next(self, regions: Sequence[Sequence[Served]]) -> Sizes | None:
         """Sizes that no variant of some region serves; None where there are none left to try. Each is given once."""
-        if not self.possible:
+        if not self.possible or self._is_exhausted():
             return None
-        for served in (served for region in regions for served in region):
-            self.is_general(served, self.example)
         for sizes in self._candidates([served for region in regions for served in region]):
             if sizes not in self._tried and any(not any(served.holds(sizes) for served in region) for region in regions):
                 self._tried.append(sizes)
                 return sizes
         return None
 
-    def is_general(self, served: Served, sizes: Sizes) -> bool:
-        """Whether a variant found at ``sizes`` is for more than these. A letter that the code fixes at the example and at another size is not tried
-        further: a loop over it, say."""
-        fixed = {(text, value) for text, value in served.fixed if text in sizes and value not in (0, 1)}
+    def learn(self, served: Served) -> bool:
+        """Take in what a variant that was found serves. Whether it is for more than the sizes it was found at: a letter that the code fixes at the
+        example and at another size (a loop over it, say) is not tried further."""
+        fixed = {(text, value) for text, value in served.fixed if text in self.example and value not in (0, 1)}
         self._fixed |= fixed
+        self._forms.setdefault(_form(served), set()).add(served.conditions)
         at_example = {text for text, value in self._fixed if value == self.example[text]}
         return all(value == self.example[text] or text not in at_example for text, value in fixed)
+
+    def _is_exhausted(self) -> bool:
+        """Whether size after size has brought the same questions with other answers: the program is another one for each size."""
+        return any(len(conditions) > _SAME_FORM and "==" in form for form, conditions in self._forms.items())
 
     def _candidates(self, known: Sequence[Served]) -> Iterator[Sizes]:
         """One letter after the other, from what was tried before; sizes in which little is special first."""
@@ -103,11 +107,18 @@ class OtherSizes:
 
 
 _LARGEST = 1024                # a size that is made up
+_SAME_FORM = 2                 # variants that differ in the numbers of their conditions only
 
 
-def most_attempts(operator_count: int) -> int:
-    """How many situations to add for an entry whose graphs have so many operators: each costs about what the first has cost."""
-    return 6 if operator_count <= 200 else 2 if operator_count <= 1500 else 1
+def most_attempts(operator_count: int, known: Sequence[Served]) -> int:
+    """How many situations to add for an entry whose graphs have so many operators: each costs about what the first has cost, which grows with the
+    questions about sizes too."""
+    cost = operator_count + sum(len(condition) for served in known for condition in served.conditions) // 20
+    return 6 if cost <= 20 else 3 if cost <= 60 else 1
+
+
+def _form(served: Served) -> str:
+    return re.sub(r"\b\d+\b", "#", " and ".join(served.conditions))
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:

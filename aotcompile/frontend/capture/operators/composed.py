@@ -72,13 +72,20 @@ def _one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
     return torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device).scatter(-1, tensor.unsqueeze(-1), 1)
 
 
+def _fill_diagonal(input: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
+    if input.dim() != 2 or wrap:
+        return input.fill_diagonal_(fill_value, wrap)
+    input.diagonal().fill_(fill_value)
+    return input
+
+
 def _single(value: Any) -> Any:
     return value[0] if isinstance(value, (tuple, list)) else value
 
 
-_HASHABLE = (type(torch.linspace), type(_linspace))
+_HASHABLE = (type(torch.linspace), type(_linspace), type(torch.Tensor.fill_diagonal_))
 _COMPOSED: dict[Any, Callable[..., Any]] = {
     torch.linspace: _linspace, torch.logspace: _logspace, torch.triu_indices: _triangle(torch.triu), torch.tril_indices: _triangle(torch.tril),
-    F.max_pool1d: _max_pool1d, torch.max_pool1d: _max_pool1d,
+    F.max_pool1d: _max_pool1d, torch.max_pool1d: _max_pool1d, torch.Tensor.fill_diagonal_: _fill_diagonal,
 }
 _CHECKED: dict[Any, Callable[..., Any]] = {F.one_hot: _one_hot}

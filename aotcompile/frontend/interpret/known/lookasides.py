@@ -234,7 +234,8 @@ def _int(i: "Interpreter", *arguments: Any, **keywords: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return value
         if isinstance(value, torch.SymFloat):
-            return torch.sym_int(value)
+            whole = i.symbols.whole_quotient(value, upwards=False)
+            return torch.sym_int(value) if whole is None else whole if i.truth(whole >= 0) else i.symbols.whole_quotient(value, upwards=True)
         method = python_method(value, "__int__") or python_method(value, "__index__")
         if method is not None:
             return i.call(method, (value,), {})
@@ -309,6 +310,9 @@ def _by_method(name: str, function: Any) -> Any:
             return i.call(method, arguments, keywords)
         if function is round and len(arguments) > 1 and isinstance(arguments[0], torch.SymInt):
             arguments = tuple(i.symbols.fix(each) if isinstance(each, SYMBOLIC) else each for each in arguments)     # torch ignores negative digits
+        if function in (math.floor, math.ceil) and isinstance(arguments[0], torch.SymFloat) \
+                and (whole := i.symbols.whole_quotient(arguments[0], upwards=function is math.ceil)) is not None:
+            return whole
         return natives.native_call(i, function, function.__name__, arguments, keywords)
     return run
 
