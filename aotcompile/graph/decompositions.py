@@ -30,7 +30,7 @@ KEPT_WHOLE = frozenset(
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_trilinear3d _upsample_bicubic2d_aa _upsample_bilinear2d_aa
     _upsample_lanczos2d_aa _chunk_cat renorm multilabel_margin_loss_forward
     binary_cross_entropy index_add index_copy index_fill select_scatter multi_margin_loss
-    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    std std_mean _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
 """.split()
 )
 """ATen operators (all overloads) that core ATen decomposes and we do not."""

@@ -91,10 +91,11 @@ def _write(contents: PackageContents, folder: Path) -> None:
     for path, content in contents.files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, str):
-            file.write_text(content, encoding="utf-8", newline="\n")
-        elif isinstance(content, bytes):
-            file.write_bytes(content)
+        if isinstance(content, (str, bytes)):
+            # In the place of the old file, not into it: its code may be loaded in this very process.
+            written = file.with_name(f"{file.name}.new")
+            written.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+            os.replace(written, file)
 
 
 __all__ = ["compile_callable"]

@@ -285,3 +285,33 @@ def test_writes_of_slices_at_positions() -> None:
 
     x, y = torch.arange(20.0).reshape(4, 5), torch.arange(15.0).reshape(3, 5)
     check(f, x, torch.tensor([-1, 0, 0]), y, others=((x, torch.tensor([-3, 2, 1]), y),))
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+@pytest.mark.parametrize("name", ["std", "std_mean"])
+def test_deviation_over_the_whole_range(scale: float, name: str) -> None:
+    """Eager accumulates in doubles and takes the root before it rounds: the squares alone are beyond f32."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 100) * scale
+    for dim in (0, -1):
+        compiled = aotcompile.compile(lambda x, dim=dim: getattr(torch, name)(x, dim), example_inputs=((x,), {}))
+        torch.testing.assert_close(compiled(x), getattr(torch, name)(x, dim), rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "var_mean"])
+def test_variance_far_from_zero(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(16, 1000) + 1e5
+    compiled = aotcompile.compile(lambda x: getattr(torch, name)(x, -1), example_inputs=((x,), {}))
+    found, exact = compiled(x), getattr(torch, name)(x.double(), -1)
+    pairs = zip(found, exact) if isinstance(found, tuple) else [(found, exact)]
+    for one, other in pairs:
+        torch.testing.assert_close(one.double(), other, rtol=1e-6, atol=0.0)
+
+
+def test_relu_keeps_the_sign_of_zero() -> None:
+    x = torch.tensor([-0.0, 0.0, -1.0, float("nan"), 2.0] * 9)
+    compiled = aotcompile.compile(lambda x: x.relu(), example_inputs=((x,), {}))
+    found, expected = compiled(x), x.relu()
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    assert torch.equal(torch.signbit(found), torch.signbit(expected))

@@ -97,12 +97,18 @@ def _bitwise_not(context: "Context", node: "Node", x: Tensor) -> Any:
     return elementwise(context, node, [x], x.dtype, lambda value: apply("bitwise_not", value))
 
 
+def _without_negative(value: Value) -> Value:
+    """-0.0 stays what it is, as eager has it."""
+    zero = constant(value.dtype, 0)
+    return apply("where", apply("lt", value, zero), zero, value)
+
+
 @lowering("aten.relu.default")
 def _relu(context: "Context", node: "Node", x: Tensor) -> Any:
     return (
         NotImplemented
         if x.dtype is DType.b8
-        else elementwise(context, node, [x], x.dtype, lambda value: apply("maximum", value, constant(value.dtype, 0)))
+        else elementwise(context, node, [x], x.dtype, _without_negative)
     )
 
 

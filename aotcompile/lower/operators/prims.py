@@ -66,7 +66,7 @@ def _prod(context: "Context", node: "Node", x: Tensor, dims: Any, *, output_dtyp
 
 @lowering("prims.var.default")
 def _var(context: "Context", node: "Node", x: Tensor, dims: Any, correction: Any = 1, *, output_dtype: Any = None) -> Any:
-    return reduction.variance(context, node, x, _listed(x, dims), correction=correction)
+    return reduction.variance(context, node, x, _listed(x, dims), correction)
 
 
 def _listed(x: Tensor, dims: Any) -> Any:

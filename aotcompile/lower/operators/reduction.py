@@ -187,10 +187,12 @@ lowering("aten.all.default", "aten.all.dim", "aten.all.dims")(_truth("all"))
 # ---- variance -----------------------------------------------------------------------------------------------------------------------------
 
 
-def _moments(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, like: Root) -> tuple[Tensor, Callable[[Index], Value], DType]:
-    """(mean with ones for the reduced dimensions, a function giving the variance of a result index, their dtype): two passes, mean first."""
+def _moments(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, like: Root,
+             accumulate: DType | None = None) -> tuple[Tensor, Callable[[Index], Value]]:
+    """(mean with ones for the reduced dimensions, a function giving the variance of a result index): two passes, mean first. ``accumulate``: the dtype
+    of both."""
     keep(context, x)
-    dims, dtype = dimensions(x, dim), _WIDE.get(x.dtype, x.dtype)
+    dims, dtype = dimensions(x, dim), accumulate or _WIDE.get(x.dtype, x.dtype)
     kept = tuple(ONE if d in dims else size for d, size in enumerate(x.sizes))
     total = reduce_dimensions(
         context, step(context, node, like, dtype, "sum", kept), "sum", x, dims, dtype, lambda index: convert(x.load(index), dtype)
@@ -207,34 +209,58 @@ def _moments(context: "Context", node: "Node", x: Tensor, dim: Any, correction: 
     squares = reduce_dimensions(context, step(context, node, like, dtype, "squares"), "sum", x, dims, dtype, squared)
     shift = constant(dtype, 1.0 if correction is None else correction)
     degrees = apply("maximum", apply("sub", number, shift), constant(dtype, 0.0))
-    return mean, lambda index: apply("truediv", squares.load(index), degrees), dtype
+    return mean, lambda index: apply("truediv", squares.load(index), degrees)
 
 
-@lowering("aten.var.correction")
-def variance(context: "Context", node: "Node", x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def _of_variance(x: Tensor) -> DType | None:
+    """What eager's variance (and with it batch normalization) accumulates in: doubles on the CPU. Layer and group normalization do not."""
+    return DType.f64 if x.root.device == "cpu" and x.dtype in (DType.f32, *_WIDE) else None
+
+
+def variance(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, accumulate: DType | None = None, *, root_of: bool = False) -> Any:
+    """The variance, or with ``root_of`` its square root (taken before it is rounded), as a result of ``node``."""
     if not _is_known(dim) or not (correction is None or isinstance(correction, (int, float))):
         return NotImplemented
     root = context.root(node)
-    _, variance, _ = _moments(context, node, x, dim, correction, root)
-    return context.fresh(root, lambda index: convert(variance(index), root.dtype))
+    _, variance = _moments(context, node, x, dim, correction, root, accumulate)
+    return context.fresh(root, lambda index: convert(_rooted(variance(index), root_of), root.dtype))
 
 
-@lowering("aten.var_mean.correction")
-def _var_mean(context: "Context", node: "Node", x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    if not _is_known(dim) or not (correction is None or isinstance(correction, (int, float))):
-        return NotImplemented
-    first, second = context.root(node, 0), context.root(node, 1)
-    mean, variance, _ = _moments(context, node, x, dim, correction, first)
-    dims = dimensions(x, dim)
-    result = context.fresh(first, lambda index: convert(variance(index), first.dtype))
+def _rooted(value: Value, root_of: bool) -> Value:
+    return apply("sqrt", value) if root_of else value
 
-    def mean_at(index: Index) -> Value:
-        if len(index) == x.rank:
-            return convert(mean.load(index), second.dtype)
-        rest = iter(index)
-        return convert(mean.load(tuple(Integer(0) if d in dims else next(rest) for d in range(x.rank))), second.dtype)
 
-    return result, context.fresh(second, mean_at)
+def _spread(root_of: bool) -> Callable[..., Any]:
+    def lower(context: "Context", node: "Node", x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        return variance(context, node, x, dim, correction, _of_variance(x), root_of=root_of)
+
+    return lower
+
+
+def _spread_and_mean(root_of: bool) -> Callable[..., Any]:
+    def lower(context: "Context", node: "Node", x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        if not _is_known(dim) or not (correction is None or isinstance(correction, (int, float))):
+            return NotImplemented
+        first, second = context.root(node, 0), context.root(node, 1)
+        mean, variance = _moments(context, node, x, dim, correction, first, _of_variance(x))
+        dims = dimensions(x, dim)
+        result = context.fresh(first, lambda index: convert(_rooted(variance(index), root_of), first.dtype))
+
+        def mean_at(index: Index) -> Value:
+            if len(index) == x.rank:
+                return convert(mean.load(index), second.dtype)
+            rest = iter(index)
+            return convert(mean.load(tuple(Integer(0) if d in dims else next(rest) for d in range(x.rank))), second.dtype)
+
+        return result, context.fresh(second, mean_at)
+
+    return lower
+
+
+lowering("aten.var.correction")(_spread(False))
+lowering("aten.std.correction")(_spread(True))
+lowering("aten.var_mean.correction")(_spread_and_mean(False))
+lowering("aten.std_mean.correction")(_spread_and_mean(True))
 
 
 __all__ = ["dimensions", "dtype_of", "reduce_dimensions"]
