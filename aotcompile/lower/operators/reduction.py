@@ -189,8 +189,8 @@ lowering("aten.all.default", "aten.all.dim", "aten.all.dims")(_truth("all"))
 
 def _moments(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, like: Root,
              accumulate: DType | None = None) -> tuple[Tensor, Callable[[Index], Value]]:
-    """(mean with ones for the reduced dimensions, a function giving the variance of a result index): two passes, mean first. ``accumulate``: the dtype
-    of both."""
+    """(mean with ones for the reduced dimensions, a function giving the variance of a result index): two passes, mean first. ``accumulate``: their
+    dtype."""
     keep(context, x)
     dims, dtype = dimensions(x, dim), accumulate or _WIDE.get(x.dtype, x.dtype)
     kept = tuple(ONE if d in dims else size for d, size in enumerate(x.sizes))
@@ -217,7 +217,8 @@ def _of_variance(x: Tensor) -> DType | None:
     return DType.f64 if x.root.device == "cpu" and x.dtype in (DType.f32, *_WIDE) else None
 
 
-def variance(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, accumulate: DType | None = None, *, root_of: bool = False) -> Any:
+def variance(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, accumulate: DType | None = None, *,
+             root_of: bool = False) -> Any:
     """The variance, or with ``root_of`` its square root (taken before it is rounded), as a result of ``node``."""
     if not _is_known(dim) or not (correction is None or isinstance(correction, (int, float))):
         return NotImplemented
