@@ -315,3 +315,47 @@ def test_relu_keeps_the_sign_of_zero() -> None:
     found, expected = compiled(x), x.relu()
     torch.testing.assert_close(found, expected, equal_nan=True)
     assert torch.equal(torch.signbit(found), torch.signbit(expected))
+
+
+def test_signs_of_zeros() -> None:
+    """Of 0 and -0, a clamp by a number keeps what it is given, and an extreme of two tensors the second one (fmax: the first)."""
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (1 / torch.relu(x), 1 / x.clamp(min=0), 1 / x.clamp(max=0), 1 / x.clamp(0, 1), 1 / torch.nn.functional.hardtanh(x, 0, 1),
+                1 / torch.fmax(x, y), 1 / torch.fmin(x, y), 1 / torch.maximum(x, y), 1 / x.clamp(min=y))
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        zeros = torch.tensor([0.0, -0.0] * 16, dtype=dtype)
+        check(f, zeros, -zeros)
+
+
+def test_views_with_elements_of_another_size_leave_a_region() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        halves = x.view(torch.int16)
+        halves[0] += 1
+        return x.view(torch.int64), halves, x.view(torch.uint8)[:, ::2], y, y.view(torch.float64), x.t()
+
+    def memory(x: torch.Tensor, results: tuple[torch.Tensor, ...]) -> list[Any]:
+        places = [x.untyped_storage().data_ptr(), results[3].untyped_storage().data_ptr()]
+        return [(places.index(r.untyped_storage().data_ptr()), r.storage_offset()) for r in results]
+
+    check(f, torch.arange(12.0).view(3, 4), others=((torch.arange(20.0)[2:14].view(3, 4),),))
+    x, z = torch.arange(12.0).view(3, 4), torch.arange(12.0).view(3, 4)
+    ours = aotcompile.compile(f, example_inputs=((torch.ones(3, 4),), {}))
+    assert memory(x, ours(x)) == memory(z, f(z))
+    with pytest.raises(RuntimeError, match="must be divisible by 2"):
+        ours(torch.arange(20.0)[1:13].view(3, 4))
+
+
+def test_writes_to_elements_that_share_memory_are_left_to_eager() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = x + 1
+        torch.as_strided(x, (3, 3), (1, 1)).mul_(2)
+        y.fill_(3)
+        return x * 2 + z.sum(), y + 1, ~y.expand(2, 4, 3).bool()
+
+    check(f, torch.arange(6.0), torch.ones(1, 1).expand(4, 3))
+    x = torch.arange(6.0)
+    ours = aotcompile.compile(lambda x: x.unfold(0, 3, 1) + 1, example_inputs=((x,), {}))
+    torch.testing.assert_close(ours(x), x.unfold(0, 3, 1) + 1)
+    assert not aotcompile.info(ours).breaks

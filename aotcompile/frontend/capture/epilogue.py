@@ -386,15 +386,28 @@ class EpilogueBuilder:
             return self._named(fake, name)
         if base_fake.dtype.is_complex and base_fake.dtype.to_real() == fake.dtype:
             source = base = self._named_line(f"torch.view_as_real({source})")
+        elif fake.element_size() != base_fake.element_size():
+            return self._resized_view(fake, base, base_fake, source)
         elif fake.dtype != base_fake.dtype:
-            if fake.element_size() != base_fake.element_size():
-                raise RegionRefused("AOT205", "a view of another element size leaves the region")
             source = f"{source}.view({fake.dtype})"
         # A view made in no_grad mode requires grad like its base, but has no history.
         mode = "with torch.no_grad(): " if fake.requires_grad and fake.grad_fn is None else ""
         self._lines.append(f"{mode}{name} = torch.as_strided({source}, {self._numbers(sizes)}, {self._numbers(strides)}, "
                            f"{base}.storage_offset() + {self._number(offset)})")
         return self._named(fake, name)
+
+    def _resized_view(self, fake: FakeTensor, base: str, base_fake: FakeTensor, source: str) -> str:
+        """A view with elements of another size: of the whole memory as a vector of those."""
+        if fake.requires_grad:
+            raise RegionRefused("AOT205", "a view of another element size that requires grad leaves the region")
+        old, new = base_fake.element_size(), fake.element_size()
+        if new > old:
+            self._recorder.at_storage_start.add(id(base_fake))                  # elsewhere eager may refuse
+        count = f"{base}.untyped_storage().nbytes() // {max(old, new)}" + (f" * {new // old}" if new > old else "")
+        memory = self._named_line(f"torch.as_strided({source}, ({count},), (1,), 0).view({fake.dtype})")
+        start = f"{base}.storage_offset() * {old} // {new} + {self._number(fake.storage_offset())}"
+        return self._named(fake, self._named_line(
+            f"torch.as_strided({memory}, {self._numbers(list(fake.shape))}, {self._numbers(list(fake.stride()))}, {start})"))
 
     def _named_line(self, expression: str) -> str:
         name = self._fresh_name()

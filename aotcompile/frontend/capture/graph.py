@@ -15,7 +15,7 @@ import torch.fx
 from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.capture.operators.composed import composed
-from aotcompile.frontend.capture.operators.hidden_writes import HiddenWrites
+from aotcompile.frontend.capture.operators.hidden_writes import HiddenWrites, writes_elements_twice
 from aotcompile.frontend.capture.operators.repeated import RepeatedResults, with_history
 from aotcompile.frontend.capture.operators.trials import Look, outcome_of, raises
 from aotcompile.frontend.capture.signals import GraphBreak, branch_on_value, internal_error, number_needed, value_needed
@@ -334,6 +334,8 @@ class GraphRecorder(TorchFunctionMode):
             given = () if _asks_nothing(name, arguments) else self.symbols.numbers_in([arguments, keywords])
             self.symbols.end_operation(mark, name, given, self._is_copy_of_input(name, arguments, result))
         hidden = written()
+        if writes_elements_twice(name, arguments):
+            raise GraphBreak("AOT205", f"{_describe(function)} writes to a tensor whose elements share memory")
         if may_repeat and self.symbols.symbols:
             self.symbols.exclude_empty(tensors_in((arguments, keywords)), lambda hints: raises(function, arguments, keywords, result, hints))
         try:

@@ -217,7 +217,7 @@ def _float_operation(operator: str, dtype: DType, values: tuple[float, ...]) -> 
         case "maximum" | "minimum":
             if math.isnan(a) or math.isnan(b):
                 return math.nan
-            return max(a, b) if operator == "maximum" else min(a, b)
+            return max(b, a) if operator == "maximum" else min(b, a)                # of equal ones the second, as the kernels do
         case "pow":
             return _power(a, b)
         case "fmod":

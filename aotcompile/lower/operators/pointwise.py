@@ -97,18 +97,12 @@ def _bitwise_not(context: "Context", node: "Node", x: Tensor) -> Any:
     return elementwise(context, node, [x], x.dtype, lambda value: apply("bitwise_not", value))
 
 
-def _without_negative(value: Value) -> Value:
-    """-0.0 stays what it is, as eager has it."""
-    zero = constant(value.dtype, 0)
-    return apply("where", apply("lt", value, zero), zero, value)
-
-
 @lowering("aten.relu.default")
 def _relu(context: "Context", node: "Node", x: Tensor) -> Any:
     return (
         NotImplemented
         if x.dtype is DType.b8
-        else elementwise(context, node, [x], x.dtype, _without_negative)
+        else elementwise(context, node, [x], x.dtype, lambda value: apply("maximum", constant(value.dtype, 0), value))
     )
 
 
@@ -156,8 +150,8 @@ def _clamp(context: "Context", node: "Node", x: Tensor, min: Operand = None, max
     bounds = [(operator, bound) for operator, bound in (("maximum", min), ("minimum", max)) if bound is not None]
 
     def function(value: Value, *limits: Value) -> Value:
-        for (operator, _), limit in zip(bounds, limits):
-            value = apply(operator, value, limit)
+        for (operator, bound), limit in zip(bounds, limits):   # of equal operands, which 0 and -0 are, an extreme is the second one
+            value = apply(operator, value, limit) if isinstance(bound, Tensor) else apply(operator, limit, value)
         return value
 
     return elementwise(context, node, [x, *(bound for _, bound in bounds)], dtype, function)
@@ -274,7 +268,8 @@ def _ignoring_nan(operator: str) -> Callable[..., Any]:
         def function(x: Value, y: Value) -> Value:
             if not dtype.is_floating:
                 return apply(operator, x, y)
-            return apply("where", apply("isnan", x), y, apply("where", apply("isnan", y), x, apply(operator, x, y)))
+            extreme = apply(operator, x, y) if dtype in (DType.bf16, DType.f16) else apply(operator, y, x)
+            return apply("where", apply("isnan", x), y, apply("where", apply("isnan", y), x, extreme))
 
         return elementwise(context, node, [a, b], dtype, function)
 

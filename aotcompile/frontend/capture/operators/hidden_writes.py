@@ -14,6 +14,7 @@ import torch.fx
 from aotcompile.frontend.capture.signals import GraphBreak
 from aotcompile.frontend.torch_private import FakeTensor
 
+_AUGMENTED = {f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")}
 _LOOKS = {"size", "dim", "stride", "numel", "is_contiguous", "storage_offset"}
 
 
@@ -55,6 +56,21 @@ def _uses(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
             continue
         if user.target not in _LOOKS:
             yield user
+
+
+def writes_elements_twice(name: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an operation in place is on a tensor some of whose elements are one in memory (a broadcast, overlapping windows). What eager does with
+    those, where it does not raise, depends on the order in which it writes; a graph computes each element once."""
+    in_place = name in _AUGMENTED or name.endswith("_") and not name.endswith("__")
+    target = arguments[0] if arguments and in_place else None
+    if not isinstance(target, FakeTensor) or not all(type(number) is int for number in (*target.shape, *target.stride())) or not target.numel():
+        return False
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(target.stride(), target.shape) if size > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _may_write(name: str) -> bool:
