@@ -11,6 +11,7 @@ import torch
 from aotcompile.base.span import Span
 from aotcompile.frontend.interpret import attributes, calls, classes, operations
 from aotcompile.frontend.interpret.frame import Frame, InterpretedGenerator
+from aotcompile.frontend.interpret.special_methods import SpecialMethods
 from aotcompile.frontend.interpret.opcodes import data, flow  # noqa: F401  (they register their opcodes)
 from aotcompile.frontend.interpret.opcodes.table import HANDLERS
 from aotcompile.frontend.library import is_library_module
@@ -57,6 +58,7 @@ class Interpreter:
         self.modules: set[object] = set()              # names of the modules whose functions were interpreted
         self.without_path: dict[int, types.FunctionType] = {}          # functions from outside that nothing leads to
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}
+        self.special_methods = SpecialMethods(self)
         self.steps = 0
         self.depth = 0
         self.active = False                      # the program is running
@@ -136,6 +138,12 @@ class Interpreter:
         """Run C code on just these values; its exceptions are the program's."""
         if not any(function is harmless for harmless in _LOOKS_AT_TYPE):
             self._refuse_opaque(function, (getattr(function, "__self__", None), *arguments, *keywords.values()))
+            if called := self.special_methods.called_by(function, arguments, keywords):
+                with self.special_methods.interpreted(called):
+                    return self._run_native(function, arguments, keywords)
+        return self._run_native(function, arguments, keywords)
+
+    def _run_native(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         try:
             return function(*arguments, **keywords)
         except VALUE_NEEDED:

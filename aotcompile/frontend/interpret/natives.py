@@ -116,9 +116,8 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
     module = getattr(function, "__module__", "") or ""
     iterates = function in _ITERATES or module in ("itertools", "collections", "_collections", "heapq", "_heapq") if _hashable(function) else False
     positions = _iterated(function, module, len(arguments)) if iterates else ()
-    given = [i.iterate(a) if number in positions and (a.ndim if isinstance(a, torch.Tensor) else hasattr(type(a), "__iter__")) else a
-             for number, a in enumerate(arguments)]
-    position = _FUNCTION_AT.get(function, len(given)) if _hashable(function) else len(given)
+    position = _FUNCTION_AT.get(function, len(arguments)) if _hashable(function) else len(arguments)
+    given = [i.iterate(a) if number in positions and number != position and _iterable(a) else a for number, a in enumerate(arguments)]
     if position < len(given):
         given[position] = _callback(i, function, given[position])
     keywords = {k: i.callback(v) if k in _CALLBACK_KEYWORDS and v is not None else v for k, v in keywords.items()}
@@ -131,6 +130,7 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
     result = i.native(function, tuple(given), keywords)
     if isinstance(result, Iterator):
         i.outside.bind(result, f"an iterator ({type(result).__name__}) leaves the region", i.call_chain())
+        i.special_methods.remember(result, i.special_methods.called_by(function, tuple(given), keywords))
     if function in (set, frozenset, dict, dict.fromkeys):
         i.compare_keys(result)
     return result
@@ -146,6 +146,10 @@ def _iterated(function: Any, module: str, count: int) -> tuple[int, ...]:
                     itertools.permutations):
         return (0,)
     return (0,) if module == "_heapq" else tuple(range(count))
+
+
+def _iterable(value: Any) -> bool:
+    return bool(value.ndim) if isinstance(value, torch.Tensor) else hasattr(type(value), "__iter__")
 
 
 def _hashable(function: Any) -> bool:

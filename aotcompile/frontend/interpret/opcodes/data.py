@@ -264,8 +264,16 @@ def build_map(i: "Interpreter", f: "Frame", a: int) -> None:
     values = f.pop(2 * a)
     made: dict[Any, Any] = {}
     for key, value in zip(values[::2], values[1::2]):
-        made[i.as_key(key, made)] = value
+        _put(i, made, key, value)
     f.stack.append(made)
+
+
+def _put(i: "Interpreter", target: dict[Any, Any], key: Any, value: Any) -> None:
+    key = i.as_key(key, target)
+    if type(key) is str:
+        target[key] = value
+    else:
+        i.plain(dict.__setitem__, target, key, value)
 
 
 @opcode("BUILD_CONST_KEY_MAP")
@@ -304,7 +312,7 @@ def set_add(i: "Interpreter", f: "Frame", a: int) -> None:
 @opcode("MAP_ADD")
 def map_add(i: "Interpreter", f: "Frame", a: int) -> None:
     key, value = f.pop(2)
-    f.stack[-a][i.as_key(key, f.stack[-a])] = value
+    _put(i, f.stack[-a], key, value)
 
 
 @opcode("LIST_EXTEND")
