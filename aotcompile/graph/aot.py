@@ -32,6 +32,7 @@ from aotcompile.graph.tracing.device import retarget
 from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
 from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
 from aotcompile.graph.tracing.randomness import keep_random_operators
+from aotcompile.graph.tracing.reached import gradient_groups, outputs_reached
 from aotcompile.graph.tracing.relations import expression_guards
 from aotcompile.graph.tracing.repeated import NotRepeated, RepeatedTracer, worth_it
 from aotcompile.graph.tracing.trace import CapturedFunction
@@ -166,7 +167,9 @@ def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphMo
     if any(given.facts is not None and given.facts.device != "cpu" for given in variant.inputs):
         for graph in graphs:
             retarget(graph, inputs.mode)
-    return AtenGraphs(forward, backward, _saved(forward, output_count), output_count, tangents, guards)
+    reached = outputs_reached(backward, tangents) if backward is not None else ()
+    groups = gradient_groups(backward, reached, tangents) if backward is not None else ()
+    return AtenGraphs(forward, backward, _saved(forward, output_count), output_count, tangents, guards, reached, groups)
 
 
 def _places(graph: fx.GraphModule) -> None:

@@ -19,6 +19,16 @@ class SavedValue:
 
 
 @dataclass(frozen=True)
+class GradientGroup:
+    """Outputs, and the inputs whose gradients come from them and from no other ones, by number. ``needed``: the inputs of the backward graph that
+    these gradients are computed from."""
+
+    outputs: tuple[int, ...]
+    inputs: tuple[int, ...]
+    needed: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class AtenGraphs:
     """The ATen graphs of a variant.
 
@@ -27,6 +37,8 @@ class AtenGraphs:
     ``inputs`` are the captured variant's inputs in order; kind "number" ones arrive as 0-dim tensors (i64/f64) on the CPU, or as ints where they are
     symbols of the variant.
     Mutated inputs are written by ``aten.copy_`` nodes in ``forward``. ``tangents``: numbers of the outputs that get one, in order.
+    ``reached``: for each input the outputs (by number) that its gradient comes from; () where none flows. ``groups``: what
+    has nothing to do with each other.
     ``guards`` are additional guards on the symbols found while tracing."""
 
     forward: "GraphModule"
@@ -35,3 +47,5 @@ class AtenGraphs:
     output_count: int
     tangents: tuple[int, ...]
     guards: tuple[Guard, ...]
+    reached: tuple[tuple[int, ...], ...] = ()
+    groups: tuple[GradientGroup, ...] = ()

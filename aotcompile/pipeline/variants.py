@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
@@ -123,6 +123,8 @@ def plan_text(variant: CapturedVariant, plans: dict[str, PlanGraph], graphs: Ate
         "graphs": {name: as_json(plan) for name, plan in plans.items()},
         "saved": [[s.index, s.kind] for s in graphs.saved] if graphs else [],
         "tangents": list(graphs.tangents) if graphs else [],
+        **({"reached": [list(outputs) for outputs in graphs.reached], "groups": [asdict(group) for group in graphs.groups]}
+           if graphs and graphs.groups else {}),
         "output_count": graphs.output_count if graphs else len(variant.output_requires_grad),
     }
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in data.items()) + "\n}\n"

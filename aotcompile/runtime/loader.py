@@ -364,9 +364,15 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
             if name not in functions and has_wrapper:
                 functions.update(_wrapper(package, folder, context, epilogue_only=False))
             return executor.WrapperGraph(functions[name], kernels) if name in functions else executor.Graph(plan["graphs"][name], kernels)
+        return executable(plan["graphs"][name], python)
+
+    def part(steps: dict[str, Any]) -> Any:
+        return executable(steps, lambda: executor.Graph(steps, kernels))
+
+    def executable(steps: dict[str, Any], python: Callable[[], Any]) -> Any:
         if on_gpu:                                               # launches go through the CUDA driver
             return python()
-        made = _entry(extension, "Graph", python, plan["graphs"][name], kernels.addresses())
+        made = _entry(extension, "Graph", python, steps, kernels.addresses())
         return made if isinstance(made, (executor.Graph, executor.WrapperGraph)) else _NativeGraph(made, extension.KernelFailure)
 
     def computation() -> Any:
@@ -383,7 +389,7 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
             return outputs
         return _Shared(plan, captured, None, epilogue, True, kernels)
     if plan["training"] and "backward" in plan["graphs"]:
-        return _Shared(plan, None, Training(plan, graph("forward"), graph("backward"), computation), epilogue, False, kernels)
+        return _Shared(plan, None, Training(plan, graph("forward"), graph("backward"), computation, part), epilogue, False, kernels)
     # In training no backward graph is made where no output requires grad.
     return _Shared(plan, graph("forward" if plan["training"] else "inference"), None, epilogue, False, kernels)
 

@@ -59,7 +59,7 @@ def plan(region: str, inputs: list[Any], graphs: dict[str, Any], **more: Any) ->
     guards = [guard("tensor", given["path"], given["facts"]) for given in inputs if given["kind"] == "tensor"]
     values = {"schema": 1, "region": region, "inputs": inputs, "symbols": [], "guards": [*more.pop("first_guards", []), *guards, *more.pop("more_guards", [])],
               "fetches": [], "result": 0, "grad_enabled": True, "training": False, "output_requires_grad": [False], "graphs": graphs, "saved": [],
-              "tangents": [], "output_count": 1}
+              "tangents": [], "reached": [], "groups": [], "output_count": 1}
     assert not set(more) - set(values), set(more) - set(values)
     return {**values, **more}
 

@@ -35,7 +35,8 @@ def training_plan(**more: Any) -> dict[str, Any]:
                 call("aten.mul.Tensor", [buffer("s"), buffer("ty")], "gy"), call("aten.add.Tensor", [buffer("gy"), buffer("tv")], "gw")]
     inputs = [tensor_input("x", argument("x"), [2, 3], requires_grad=True), tensor_input("w", argument("w"), [2, 3], requires_grad=True)]
     return plan("f:r0", inputs, {"forward": graph(["x", "w"], forward, ["y", "p", "v", "x", "w"]), "backward": graph(["x", "w", "ty", "tv"], backward, ["gx", "gw"])},
-                **{"training": True, "output_requires_grad": [True, False, True], "output_count": 3, "result": [0, 1, 2], "tangents": [0, 2],
+                **{"training": True, "output_requires_grad": [True, False, True], "output_count": 3, "result": [0, 1, 2], "tangents": [0, 2], "reached": [[0], [0, 2]],
+                   "groups": [{"outputs": [0, 2], "inputs": [0, 1], "needed": [0, 1, 2, 3]}],
                    "saved": [[3, "tensor"], [4, "tensor"]], **more})
 
 
@@ -139,7 +140,7 @@ def test_an_input_that_is_not_saved_dies_with_its_last_reference(load_package: L
     steps = [call("aten.mul.Tensor", [buffer("x"), 3], "y")]
     back = [call("aten.mul.Tensor", [buffer("t"), 3], "g")]
     made = plan("f:r0", [tensor_input("x", argument("x"), [3])], {"forward": graph(["x"], steps, ["y"]), "backward": graph(["t"], back, ["g"])},
-                training=True, output_requires_grad=[True], tangents=[0])
+                training=True, output_requires_grad=[True], tangents=[0], reached=[[0]], groups=[{"outputs": [0], "inputs": [0], "needed": [0]}])
     text = HEADER + "\ndef _r0_eager(x):\n    return x * 3\n_r0 = _region('f:r0', _r0_eager)\nf = _r0\n"
     model = load_package({"model.py": text}, {"model": {"f:r0": [{"plan.json": made, "graph.py": "def computation(x):\n    return (x * 3,)\n"}]}})
     x = torch.ones(3, requires_grad=True)

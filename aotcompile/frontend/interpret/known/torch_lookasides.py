@@ -36,11 +36,16 @@ def _is_compiling(i: "Interpreter") -> bool:
 
 
 @lookaside(*(getattr(owner, name) for owner, name in (
-    (torch.compiler, "is_exporting"), (torch.jit, "is_tracing"), (torch.jit, "is_scripting"), (torch.onnx, "is_in_onnx_export"),
-    (torch._C, "_get_tracing_state")) if hasattr(owner, name)))
+    (torch.compiler, "is_exporting"), (torch.jit, "is_tracing"), (torch.jit, "is_scripting"),
+    (torch.onnx, "is_in_onnx_export")) if hasattr(owner, name)))
 def _other_tracers(i: "Interpreter") -> bool:
     """torch.jit's and torch.export's questions: the compiled code runs under none of them."""
     return False
+
+
+@lookaside(torch._C._get_tracing_state)
+def _tracing_state(i: "Interpreter") -> None:
+    return None
 
 
 @lookaside(*(getattr(torch.nn.RNNBase, name) for name in ("_weights_have_changed",) if hasattr(torch.nn.RNNBase, name)))
