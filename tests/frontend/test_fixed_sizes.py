@@ -81,3 +81,14 @@ def test_a_size_that_is_a_constant_before_its_second_tensor_is_read() -> None:
     assert [(r.hits, r.eager) for r in regions] == [(1, False), (1, False)]
     with pytest.raises(RuntimeError, match="shape"):
         built(torch.randn(8))
+
+
+def test_a_fixed_size_with_a_range_still_hits() -> None:
+    """``Dim(min=1)`` speaks of a symbol that the code has fixed: no guard may speak of it then."""
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        return x * x.shape[0].bit_length()
+
+    compiled = aotcompile.compile(padded, example_inputs=((torch.ones(6),), {}), dynamic_shapes={"x": {0: torch.export.Dim("n", min=1)}}, backend="eager")
+    assert compiled(torch.ones(6)).tolist() == [3.0] * 6
+    [region] = aotcompile.info(compiled).report().regions
+    assert (region.hits, region.misses) == (1, 0)

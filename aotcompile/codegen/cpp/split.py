@@ -43,7 +43,7 @@ class SplitReduction:
             line(f"{kind} parts{k}[{count * vectors} * PARTS];")
         pointers = ", ".join(f"&parts{k}" for k in range(len(types)))
         inside = kernel.point_cost() * vectors
-        line(f"int32_t failed = parallel_for({count} * PARTS, {kernel.index(inside)} / PARTS + 1, [=, {pointers}](int64_t begin, int64_t end) {{")
+        line(f"int32_t failed = parallel_for({count} * PARTS, ({kernel.index(inside)}) / PARTS + 1, [=, {pointers}](int64_t begin, int64_t end) {{")
         self._parts(cut.variable, size, count, vectors)
         line("});")
         line("if (failed != 0) return failed;")

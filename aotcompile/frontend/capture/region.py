@@ -412,10 +412,12 @@ class Capture:
             if text not in seen:
                 seen.add(text)
                 guards.append(Guard("expression", None, text))
-        for symbol in self.symbols.symbols.values():
-            if symbol.kind == "size" and (symbol.minimum > 0 or symbol.maximum is not None):
-                low = f"{symbol.name} >= {symbol.minimum}"
-                guards.append(Guard("expression", None, low if symbol.maximum is None else f"{low} and {symbol.name} <= {symbol.maximum}"))
+        for key, symbol in self.symbols.symbols.items():
+            size = environment.replace(key)                       # a size that the code has fixed is no symbol any more
+            if symbol.kind == "size" and not size.is_number and (symbol.minimum > 0 or symbol.maximum is not None):
+                name = self.symbols.text(size)
+                low = f"{name} >= {symbol.minimum}"
+                guards.append(Guard("expression", None, low if symbol.maximum is None else f"{low} and {name} <= {symbol.maximum}"))
         return guards
 
     def _state(self, grad: bool, autocast: dict[str, Any], requires_grad: bool) -> list[Guard]:

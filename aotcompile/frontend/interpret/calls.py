@@ -93,7 +93,11 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
 
 def _call_cached(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A function whose results are remembered (``functools.lru_cache``) is computed again, which nobody notices unless it has effects, or its result
-    is seen outside or changed: there it is one object for all calls."""
+    is seen outside or changed: there it is one object for all calls.
+
+    With an object made in the region among the arguments, nothing is remembered from before: the region remembers by itself."""
+    if any(_is_made_here(i, value) for value in (*arguments, *keywords.values())):
+        return _call_remembered(i, function, arguments, keywords)
     before = i.outside.changes()
     result = call(i, function.__wrapped__, arguments, keywords)
     reason = f"{function.__qualname__} remembers its results"
@@ -104,6 +108,26 @@ def _call_cached(i: "Interpreter", function: Any, arguments: tuple[Any, ...], ke
         if known is None and not isinstance(part, _IDENTICAL):
             i.outside.bind(part, f"{reason}, and one is changed or leaves the region", i.call_chain())
     return result
+
+
+def _is_made_here(i: "Interpreter", value: Any) -> bool:
+    return not isinstance(value, (*_IDENTICAL, tuple, torch.Tensor)) and i.outside.path_of(value) is None
+
+
+def _call_remembered(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    given = (*arguments, *keywords.values())
+    reason = f"{function.__qualname__} remembers its results"
+    if any(type(value).__hash__ is not object.__hash__ and not isinstance(value, (int, float, str, type(None))) for value in given):
+        raise GraphBreak("AOT208", f"{reason}, by objects with a hash of their own")
+    limit, typed = function.cache_parameters().values()
+    names = [id(value) if type(value).__hash__ is object.__hash__ else value for value in given]
+    count = len(arguments)
+    key = function, functools._make_key(tuple(names[:count]), dict(zip(keywords, names[count:])), typed)    # type: ignore[attr-defined]
+    if key not in i.remembered:
+        if limit is not None and len(i.remembered) >= limit:
+            raise GraphBreak("AOT208", f"{reason}, and forgets the first of them")
+        i.remembered[key] = given, call(i, function.__wrapped__, arguments, keywords)
+    return i.remembered[key][1]
 
 
 _IDENTICAL = (*CONSTANT_TYPES, int, float, *SYMBOLIC, types.FunctionType, type, types.ModuleType)          # it does not matter which object it is

@@ -55,6 +55,7 @@ class Interpreter:
         self.break_chain: list[BreakPoint] | None = None
         self.raised: tuple[BaseException | None, list[BreakPoint]] = (None, [])
         self.made_functions: dict[int, types.FunctionType] = {}
+        self.remembered: dict[Any, tuple[tuple[Any, ...], Any]] = {}          # a call that remembers its results -> (its arguments, the result)
         self.modules: set[object] = set()              # names of the modules whose functions were interpreted
         self.without_path: dict[int, types.FunctionType] = {}          # functions from outside that nothing leads to
         self.tensor_originals: dict[int, tuple[torch.Tensor, Path]] = {}

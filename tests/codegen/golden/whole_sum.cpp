@@ -10,7 +10,7 @@ extern "C" int32_t cpp_red_fused_mul_sum_0(void *const *buffers, const int64_t *
   constexpr int PARTS = 64;
   const int64_t step = (1000000 + PARTS * 64 - 1) / (PARTS * 64) * 64;       // elements of one part
   float parts0[1 * PARTS];
-  int32_t failed = parallel_for(1 * PARTS, 1000002 / PARTS + 1, [=, &parts0](int64_t begin, int64_t end) {
+  int32_t failed = parallel_for(1 * PARTS, (1000002) / PARTS + 1, [=, &parts0](int64_t begin, int64_t end) {
     const float *const in0 = (const float *)buffers[0];
     float *const out0 = (float *)buffers[1];
     int32_t status = 0;
