@@ -28,3 +28,25 @@ def test_lstm(native: bool, dynamic: Any, monkeypatch: pytest.MonkeyPatch) -> No
     for a, b in zip(eager.parameters(), module.parameters()):
         torch.testing.assert_close(b.grad, a.grad)
     assert sum(region.misses for region in aotcompile.info(built).report().regions) == 0
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize(("kind", "options"), [
+    (torch.nn.LSTM, {"batch_first": True}), (torch.nn.LSTM, {"bidirectional": True, "proj_size": 2}), (torch.nn.GRU, {"bidirectional": True}),
+    (torch.nn.RNN, {"nonlinearity": "relu", "batch_first": True})], ids=lambda value: value.__name__ if isinstance(value, type) else "")
+def test_dropout_between_layers(kind: type[torch.nn.Module], options: dict[str, Any], training: bool) -> None:
+    torch.manual_seed(0)
+    module = kind(4, 3, num_layers=3, dropout=0.4, **options).train(training)
+    x = torch.randn(3, 2, 4)
+
+    def run(function: Any) -> Any:
+        torch.manual_seed(1)
+        output, state = function(x)
+        return output, state, torch.autograd.grad(output.square().sum(), list(module.parameters())), torch.rand(1)
+
+    built = aotcompile.compile(module, example_inputs=((x,), {}), backend="aot_eager")
+    wanted, found = run(module), run(built)
+    torch.testing.assert_close(found, wanted)
+    assert found[0].stride() == wanted[0].stride()
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 1

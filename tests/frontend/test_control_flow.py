@@ -227,3 +227,18 @@ def test_branch_on_a_variable_has_compiled_sides(function: Callable[..., Any]) -
         assert counts(made)[1] == 0
         sides = {"while_a_variable": [6, 6], "on_a_negated_variable": [1, 2]}.get(function.__name__, [1, 2])
         assert hits == sides, hits
+
+
+def test_many_pairs_of_functions() -> None:
+    pairs = [((lambda a, i=i: a.sin() + i), (lambda a, i=i: a.cos() * i)) for i in range(10)]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for true_function, false_function in pairs:
+            x = torch.cond(x.sum() > 0, true_function, false_function, (x,))
+        return x
+
+    example = torch.randn(3, 4)
+    built = aotcompile.compile(function, example_inputs=((example,), {}), backend="eager")
+    for x in (example, -example, example - 1):
+        torch.testing.assert_close(built(x), function(x))
+    assert sum(region.misses for region in aotcompile.info(built).report().regions) == 0

@@ -36,6 +36,7 @@ from aotcompile.frontend.types import CapturedVariant, NodeRecord, SplitSource
 from aotcompile.frontend.interpret.opcodes.decode import Position
 
 MAXIMUM_VARIANTS = 8
+MAXIMUM_VARIANTS_OF_FORMS = 64          # of the plain forms of `torch.cond` and the like, which all calls in the program share
 Key = tuple[str, str, str]
 
 
@@ -293,9 +294,9 @@ class RecordingStub:
         """Capture for these arguments and report what came of it."""
         recording = self.recording
         known = recording.seen.setdefault((self.key, self.identity), [])
-        if len(known) >= MAXIMUM_VARIANTS:
-            recording.send(FoundRefusal(self.key, self.identity, "AOT213",
-                                        f"more than {MAXIMUM_VARIANTS} different situations; the rest runs eagerly", ""))
+        most = MAXIMUM_VARIANTS_OF_FORMS if self.key[0].startswith("aotcompile.") else MAXIMUM_VARIANTS
+        if len(known) >= most:
+            recording.send(FoundRefusal(self.key, self.identity, "AOT213", f"more than {most} different situations; the rest runs eagerly", ""))
             return None
         name = f"{self.key[1]}:r{self.index}"
         self._generalize(arguments)

@@ -6,6 +6,8 @@
 And functions that check the elements they are given, which a fake run cannot, written with others that are checked when the kernels run:
 
     F.one_hot(x, 3)                         zeros, scatter
+
+And what `recurrent` writes with others.
 """
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from aotcompile.frontend.capture.operators.recurrent import RECURRENT
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 
 
@@ -22,8 +25,8 @@ def composed(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
     """What to call instead of ``function`` with these arguments; None for a call that is to be made as it is."""
     if not isinstance(function, _HASHABLE):
         return None
-    if function in _CHECKED:
-        return _CHECKED[function]
+    if function in _ALWAYS:
+        return _ALWAYS[function]
     made = _COMPOSED.get(function)
     return made if made is not None and any(map(_is_dynamic, (*arguments, *keywords.values()))) else None
 
@@ -88,4 +91,4 @@ _COMPOSED: dict[Any, Callable[..., Any]] = {
     torch.linspace: _linspace, torch.logspace: _logspace, torch.triu_indices: _triangle(torch.triu), torch.tril_indices: _triangle(torch.tril),
     F.max_pool1d: _max_pool1d, torch.max_pool1d: _max_pool1d, torch.Tensor.fill_diagonal_: _fill_diagonal,
 }
-_CHECKED: dict[Any, Callable[..., Any]] = {F.one_hot: _one_hot}
+_ALWAYS: dict[Any, Callable[..., Any]] = {F.one_hot: _one_hot, **RECURRENT}
