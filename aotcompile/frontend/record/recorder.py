@@ -236,13 +236,26 @@ class Recording:
         """``twin``, a control flow operator's, whose branches are others for other functions given."""
         def call(*arguments: Any, **keywords: Any) -> Any:
             outer = self.given
-            self.given = (outer, *(id(getattr(each, "__code__", each))
-                                   for each in (*arguments, *keywords.values()) if callable(each) and not isinstance(each, torch.Tensor)))
+            self.given = (outer, *(_identity(each) for each in (*arguments, *keywords.values())
+                                   if callable(each) and not isinstance(each, torch.Tensor)))
             try:
                 return twin(*arguments, **keywords)
             finally:
                 self.given = outer
         return call
+
+
+def _identity(function: Any) -> tuple[Any, ...]:
+    """What a function given to a control flow operator is known by: its code, and the constants that it was made with."""
+    if not isinstance(function, types.FunctionType):
+        return (id(function),)
+    values = list(function.__defaults__ or ())
+    for cell in function.__closure__ or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:                      # nothing is in it yet
+            continue
+    return (id(function.__code__), *(value for value in values if isinstance(value, (bool, int, float, str))))
 
 
 class NumbersRead(TorchFunctionMode):

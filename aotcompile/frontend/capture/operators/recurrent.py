@@ -29,7 +29,8 @@ def in_layers(function: Callable[..., Any]) -> Callable[..., Any]:
                 sequence = torch.dropout(sequence, dropout, True)
             own = [state[layer * rows:(layer + 1) * rows] for state in states]
             given = own[0] if isinstance(hx, torch.Tensor) else tuple(own)
-            sequence, *ended = function(sequence, given, params[layer * weights:(layer + 1) * weights], has_biases, 1, 0.0, train, bidirectional, False)
+            of_layer = params[layer * weights:(layer + 1) * weights]
+            sequence, *ended = function(sequence, given, of_layer, has_biases, 1, 0.0, train, bidirectional, False)
             for kept, state in zip(final, ended):
                 kept.append(state)
         return (sequence.transpose(0, 1) if batch_first else sequence, *(torch.cat(kept) for kept in final))
