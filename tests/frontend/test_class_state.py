@@ -355,3 +355,44 @@ def test_the_class_of_an_object_is_changed() -> None:
         found = Valued(torch.ones(2))
         torch.testing.assert_close(made(torch.ones(2), found), changes_a_class(torch.ones(2), Valued(torch.ones(2))))
         assert type(found) is Doubling
+
+
+REPLACED = {
+    "property": ("value", property(lambda self: 2), property(lambda self: 5), lambda x, a, cls: x * a.value),
+    "static": ("value", staticmethod(lambda: 2), staticmethod(lambda: 5), lambda x, a, cls: x * cls.value()),
+    "class_method": ("value", classmethod(lambda cls: 2), classmethod(lambda cls: 5), lambda x, a, cls: x * cls.value()),
+    "len": ("__len__", lambda self: 2, lambda self: 5, lambda x, a, cls: x * len(a)),
+    "add": ("__add__", lambda self, x: x + 2, lambda self, x: x + 5, lambda x, a, cls: a + x),
+    "iter": ("__iter__", lambda self: iter([2]), lambda self: iter([5]), lambda x, a, cls: x * sum(a)),
+    "getattr": ("__getattr__", lambda self, name: 2, lambda self, name: 5, lambda x, a, cls: x * a.nothing),
+    "new": ("__init__", lambda self: setattr(self, "n", 2), lambda self: setattr(self, "n", 5), lambda x, a, cls: x * cls().n),
+    "less": ("__lt__", lambda self, other: True, lambda self, other: False, lambda x, a, cls: x * (sorted([a, a.other])[0] is a)),
+    "made": ("get", lambda self: 2, lambda self: 5, lambda x, a, cls: x * cls().get()),
+    "base": ("get", lambda self: 2, lambda self: 5, lambda x, a, cls: x * a.child.get()),
+}
+
+
+@pytest.mark.parametrize("kind", REPLACED)
+def test_a_method_that_is_replaced_on_its_class(kind: str) -> None:
+    name, before, after, use = REPLACED[kind]
+
+    class Changing:
+        pass
+
+    class Child(Changing):
+        def get(self) -> Any:
+            return super().get() + 1  # type: ignore[misc]
+
+    setattr(Changing, name, before)
+    a = Changing()
+    vars(a).update(other=Changing(), child=Child())
+
+    def function(x: torch.Tensor) -> Any:
+        return use(x, a, Changing)
+
+    made = aotcompile.compile(function, example_inputs=((torch.ones(2),), {}), backend="eager")
+    torch.testing.assert_close(made(torch.ones(2)), function(torch.ones(2)))
+    setattr(Changing, name, after)
+    torch.testing.assert_close(made(torch.ones(2)), function(torch.ones(2)))
+    [region] = aotcompile.info(made).report().regions
+    assert (region.hits, region.misses) == (1, 1)

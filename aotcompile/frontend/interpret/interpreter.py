@@ -163,6 +163,8 @@ class Interpreter:
 
     def run_function(self, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Interpret a Python function's body (or make its generator)."""
+        if function is not self.home:
+            classes.function_path(self, function)                # that it is still where it was found, also one that only a class leads to
         local = calls.bind(self, function, arguments, keywords)
         self.modules.add(function.__globals__.get("__name__"))
         entered_natively, self.entering = self.entering, False
