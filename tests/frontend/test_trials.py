@@ -61,3 +61,10 @@ def test_another_size_than_the_examples() -> None:
         x = torch.empty(2, size)
     assert not raises(torch.Tensor.amax, (x, 1), {}, x[:, 0], {})
     assert raises(torch.Tensor.amax, (x, 1), {}, x[:, 0], {size.node.expr: 0})
+
+
+def test_solvers_with_pivots_are_not_tried() -> None:
+    """LAPACK writes where the pivots say: zeros lead outside of the memory."""
+    factors, pivots, right = fakes(torch.eye(4), torch.ones(4, dtype=torch.int32), torch.ones(4, 2))
+    for function in (torch.linalg.ldl_solve, torch.linalg.lu_solve, torch.lu_solve):
+        assert outcome_of(function, (factors, pivots, right), {}, right) is None
