@@ -359,3 +359,13 @@ def test_writes_to_elements_that_share_memory_are_left_to_eager() -> None:
     ours = aotcompile.compile(lambda x: x.unfold(0, 3, 1) + 1, example_inputs=((x,), {}))
     torch.testing.assert_close(ours(x), x.unfold(0, 3, 1) + 1)
     assert not aotcompile.info(ours).breaks
+
+
+def test_strides_of_results_without_elements() -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.transpose(0, 2) * 2, x.permute(2, 0, 1).relu(), torch.cat([x, x], 1), x.sum(1), torch.zeros_like(x.permute(2, 1, 0))
+
+    x = torch.empty(2, 0, 3)
+    ours = aotcompile.compile(f, example_inputs=((x,), {}))
+    assert [result.stride() for result in ours(x)] == [result.stride() for result in f(x)]
+    assert [region.hits for region in aotcompile.info(ours).report().regions] == [1]

@@ -391,7 +391,7 @@ class GraphRecorder(TorchFunctionMode):
             return result
         [look] = looks
         plain = all(type(number) is int for number in (*result.shape, *result.stride()))
-        if not plain or not result.numel() or result.stride() == look.strides:
+        if not plain or result.stride() == look.strides:
             return result
         return with_history(result, lambda: empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, result.device))
 

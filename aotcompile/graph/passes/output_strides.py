@@ -74,9 +74,9 @@ def _restored(graph: fx.Graph, node: fx.Node, value: torch.Tensor, strides: Stri
         return node                                              # not relied on: sizes that are data
     known = [d for d in range(value.dim()) if type(value.shape[d]) is int and type(value.stride(d)) is int and type(strides[d]) is int]
     differing = [d for d in known if value.stride(d) != strides[d]]
-    if not differing or value.numel() == 0:
+    if not differing or value.numel() == 0 and len(known) < value.dim():
         return node
-    if all(value.shape[d] == 1 for d in differing):
+    if value.numel() == 0 or all(value.shape[d] == 1 for d in differing):
         wanted = [strides[d] if d in differing else value.stride(d) for d in range(value.dim())]
         return _call(graph, node, mode, aten.as_strided.default, list(value.shape), wanted)
     if len(known) < value.dim():
