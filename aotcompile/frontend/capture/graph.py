@@ -393,7 +393,12 @@ class GraphRecorder(TorchFunctionMode):
         plain = all(type(number) is int for number in (*result.shape, *result.stride()))
         if not plain or result.stride() == look.strides:
             return result
-        return with_history(result, lambda: empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, result.device))
+
+        def laid_out() -> torch.Tensor:
+            fake = empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, result.device)
+            return fake.conj() if result.is_conj() else fake
+
+        return result if result.is_neg() else with_history(result, laid_out)
 
     def _annotate(self, node: torch.fx.Node) -> None:
         node.meta["place"], node.meta["source"] = self._place()
