@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import ast
 import sys
+import textwrap
 import types
 from typing import Any
 
 import pytest
 from package_samples import NET, NET_SPLIT, rewrite, split
 
+from aotcompile.frontend.split import split_function
 from aotcompile.package.rewrite.imports import ModuleName
 from aotcompile.package.rewrite.module import SplitFunction, rewrite_module
 
@@ -98,13 +100,14 @@ def test_digest_mark_is_the_innermost_decorator(monkeypatch: pytest.MonkeyPatch)
     assert scope["A"].f(3) == 3 and scope["A"].f.__aotcompile_digest__ == "cp311:ab;source:cd"
 
 
-def test_private_names_are_mangled_outside_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = "class _Net:\n    def __init__(self):\n        self.__w = 3\n    def f(self, x):\n        return self.__w * x\n"
-    eager = ('def _r0_eager(self, __x):\n    class Inner:\n        __q = 1\n        def get(self): return self.__q\n'
-             '    note = f"{self.__w}"\n    return self.__w * __x + dict(__k=1)["__k"] + Inner().get()\n\n')
-    text = rewrite(before, ("_Net.f", split("_Net.f", eager + "def f(self, x):\n    return _r0(self, x)\n", 1))).text
+def test_private_names_of_the_split_text_work_outside_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = ('def f(self, __x):\n    class Inner:\n        __q = 1\n        def get(self): return self.__q\n'
+              '    note = f"{self.__w}"\n    return self.__w * __x + dict(__k=1)["__k"] + Inner().get() + len(note)\n')
+    before = "class _Net:\n    def __init__(self):\n        self.__w = 3\n" + textwrap.indent(method, "    ")
+    parts = split_function(method, [], class_name="_Net")
+    text = rewrite(before, ("_Net.f", split("_Net.f", parts.text, len(parts.regions)))).text
     scope, _ = run(text, monkeypatch)
-    assert scope["_Net"]().f(2) == 8 and "return self.__w * x" not in text
+    assert scope["_Net"]().f(2) == 9 and "self._Net__w * _Net__x" in text
 
 
 @pytest.mark.parametrize("before, after", [

@@ -46,7 +46,7 @@ from aotcompile.base.diagnostic import Diagnostic
 from aotcompile.base.span import Span
 from aotcompile.frontend.types import RegionSource, SplitSource
 from aotcompile.package.rewrite.imports import ModuleName, header_offset, rewrite_imports
-from aotcompile.package.rewrite.names import mangle_private_names, rename_variables, unwrap_calls
+from aotcompile.package.rewrite.names import rename_variables, unwrap_calls
 from aotcompile.package.rewrite.text_edits import Edit, SourceText, apply_edits, first_line, lines_inside_strings, reindent
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -224,7 +224,7 @@ def _eager_edits(source: SourceText, tasks: Sequence[_Task], region_function: st
         for region in task.function.split.regions:
             stub, count = task.stubs[region.index], task.function.variants.get(region.index, 0)
             eager, region_name = names.eager_name(stub), names.region_name(task.function.qualname, region.index)
-            body = mangle_private_names(_eager_text(task, region, eager), task.place.class_name)
+            body = _eager_text(task, region, eager)
             lines += [*(line.rstrip("\r\n") for line in SourceText(body).lines), "", ""]
             where = f"{file.rpartition('/')[2]}:{region.lines[0]}-{region.lines[1]}"
             stubs.append(f'{stub} = {region_function}("{region_name}", {eager})  # {where}, {count} variant{"" if count == 1 else "s"}' if count

@@ -1,14 +1,12 @@
 """Renaming inside pieces of source, exact in whitespace (libcst), f-strings included.
 
-rewrite: `_r0(self, x)` -> `_Net_forward_r0(self, x)`; and in what moves out of a class, `self.__cache` -> `self._Net__cache`.
+rewrite: `_r0(self, x)` -> `_Net_forward_r0(self, x)`. Private names (`self.__cache`) are `self._Net__cache` in the split text already.
 """
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 import libcst
-
-from aotcompile.base import names
 
 
 class _Renamer(libcst.CSTTransformer):
@@ -53,29 +51,6 @@ class _Unwrapper(libcst.CSTTransformer):
         return callee if atomic else callee.with_changes(lpar=[libcst.LeftParen()], rpar=[libcst.RightParen()])
 
 
-class _Mangler(libcst.CSTTransformer):
-    """Mangles class-private names as CPython does: everything but the keywords of calls, and nothing inside classes of the piece itself."""
-
-    def __init__(self, class_name: str) -> None:
-        super().__init__()
-        self._classes = [class_name]
-        self._kept: set[libcst.CSTNode] = set()
-
-    def visit_Arg(self, node: libcst.Arg) -> None:
-        if node.keyword is not None:
-            self._kept.add(node.keyword)
-
-    def visit_ClassDef_body(self, node: libcst.ClassDef) -> None:
-        self._classes.append("")
-
-    def leave_ClassDef_body(self, node: libcst.ClassDef) -> None:
-        self._classes.pop()
-
-    def leave_Name(self, original_node: libcst.Name, updated_node: libcst.Name) -> libcst.Name:
-        name = names.mangled(original_node.value, self._classes[-1])
-        return updated_node if original_node in self._kept or name == original_node.value else updated_node.with_changes(value=name)
-
-
 def rename_variables(text: str, renames: Mapping[str, str]) -> str:
     """``text`` with every use of the variables in ``renames`` replaced by the expression given."""
     if not any(name in text for name in renames):
@@ -89,10 +64,3 @@ def unwrap_calls(text: str, calls: Collection[int], kept: Collection[int] = (), 
     if not calls:
         return text
     return libcst.parse_module(text).visit(_Unwrapper({f"_call_{number}" for number in calls}, {f"_call_{number}": helper for number in kept})).code
-
-
-def mangle_private_names(text: str, class_name: str | None) -> str:
-    """``text``, which stood in class ``class_name``, fit to stand at module level."""
-    if not class_name or "__" not in text:
-        return text
-    return libcst.parse_module(text).visit(_Mangler(class_name)).code
