@@ -78,7 +78,7 @@ def _dynamic(entry: Entry, dynamic: str) -> tuple[Dimensions, DynamicNumbers]:
         for number, tensor in enumerate(_tensors(tuple(entry.arguments.values()))):
             known = found.setdefault(id(tensor), {})
             for dimension, size in enumerate(tensor.shape):
-                if size > 1 and dimension not in getattr(tensor, "_dynamo_static_indices", ()):                # `torch._dynamo.mark_static`
+                if size > 0 and dimension not in getattr(tensor, "_dynamo_static_indices", ()):                # `torch._dynamo.mark_static`
                     known.setdefault(dimension, DimensionSpec(f"d{number}_{dimension}"))
     return found, numbers
 

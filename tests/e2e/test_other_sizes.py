@@ -86,3 +86,15 @@ def test_a_loop_over_a_size_is_captured_for_the_example_only() -> None:
         x = torch.randn(size, 2)
         torch.testing.assert_close(built(x), function(x))
         assert aotcompile.info(built).report().regions[0].hits == hits
+
+
+def test_everything_dynamic_includes_examples_of_size_1() -> None:
+    """A first call with a batch of one; what is one because it is broadcast still is."""
+    def function(x: torch.Tensor, row: torch.Tensor) -> Any:
+        return x * row + row.sum(), x.squeeze(0)
+
+    built = aotcompile.compile(function, example_inputs=((torch.randn(1, 4), torch.randn(1, 4)), {}), dynamic=True, backend="aot_eager")
+    for size in (1, 3, 5):
+        x, row = torch.randn(size, 4), torch.randn(1, 4)
+        torch.testing.assert_close(built(x, row), function(x, row))
+    assert sum(region.misses for region in aotcompile.info(built).report().regions) == 0
