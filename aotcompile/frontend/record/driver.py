@@ -21,6 +21,7 @@ from aotcompile.frontend.capture.region import Dimensions, DynamicNumbers
 from aotcompile.frontend.record.served import Served
 from aotcompile.frontend.record.recorder import (
     FoundBreak,
+    FoundCallee,
     FoundException,
     FoundNote,
     FoundRefusal,
@@ -205,6 +206,8 @@ class Frontend:
                 state = self._states.setdefault(record.source.key, _State(record.source))
                 if self._add_break(state, record):
                     changed[record.source.key] = state
+            elif isinstance(record, FoundCallee) and record.source.key not in self._states:
+                changed[record.source.key] = self._states[record.source.key] = _State(record.source)
             elif isinstance(record, FoundVariant):
                 self._add_variant(record)
             elif isinstance(record, FoundRefusal):

@@ -5,6 +5,7 @@ that both sides are seen (`branches`). What was found comes back over a pipe as 
 """
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import struct
@@ -19,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from aotcompile.base.diagnostic import Diagnostic
+from aotcompile.entry import SKIP_ATTRIBUTE
 from aotcompile.frontend.bytecode.source import bytecode_source
 from aotcompile.frontend.bytecode.split import BytecodeSplit
 from aotcompile.frontend.bytecode.twin import BytecodeTwinCode
@@ -37,6 +39,8 @@ from aotcompile.frontend.interpret.opcodes.decode import Position
 
 MAXIMUM_VARIANTS = 8
 MAXIMUM_VARIANTS_OF_FORMS = 64          # of the plain forms of `torch.cond` and the like, which all calls in the program share
+REPEATED_BREAKS = 2
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 Key = tuple[str, str, str]
 
 
@@ -46,6 +50,13 @@ class FoundVariant:
     identity: str
     variant: CapturedVariant
     served: Served
+
+
+@dataclass(frozen=True)
+class FoundCallee:
+    """A function that a split call has called and that is not split: another one at that place has a break, this one is a region as it is."""
+
+    source: FunctionSource
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ class Recording:
     seen_numbers: dict[tuple[Key, str, str, type], int | float] = field(default_factory=dict)
     changed_numbers: ChangedNumbers = field(default_factory=ChangedNumbers)
     branches: Branches = field(default_factory=Branches)
+    broken: dict[tuple[Key, str], list[tuple[Any, ...]]] = field(default_factory=dict)        # region -> the breaks found in it, one for each arrival
     changes_state: bool = False                     # a region changes what the next call finds
     given: tuple[Any, ...] = ()                     # the functions given to the control flow operators around
     data: set[tuple[Key, Origin]] = field(default_factory=set)         # numbers that regions gave and that depend on tensors
@@ -226,7 +238,20 @@ class Recording:
         if plain is not module:
             return self._method(plain, module, function)
         hooked = any(module.__dict__.get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"))
-        return function if hooked or "forward" in module.__dict__ else self._method(type(module).forward, module, function)
+        if hooked or "forward" in module.__dict__:
+            return function
+        self._note_callee(type(module).forward)
+        return self._method(type(module).forward, module, function)
+
+    def _note_callee(self, function: Any) -> None:
+        """Has a module's forward split, where none of its calls in the program had a break so far: a loop goes over modules of several kinds."""
+        if not isinstance(function, types.FunctionType) or _never_split(function) or function.__code__.co_flags & _SUSPENDS:
+            return
+        if getattr(function, "_torchdynamo_disable", False) or SKIP_ATTRIBUTE in function.__dict__ or self.twin(function) is not None:
+            return
+        source = self.source(function)
+        if source is not None and source.key not in self.splits:
+            self.send(FoundCallee(source))
 
     def _method(self, method: Any, owner: Any, function: Any) -> Any:
         twin = self.twin(method) if isinstance(method, types.FunctionType) else None
@@ -311,6 +336,9 @@ class RecordingStub:
         if len(known) >= most:
             recording.send(FoundRefusal(self.key, self.identity, "AOT213", f"more than {most} different situations; the rest runs eagerly", ""))
             return None
+        broken = recording.broken.setdefault((self.key, self.identity), [])
+        if len(broken) - len(set(broken)) >= REPEATED_BREAKS:
+            return None                             # in a loop, say: it will be split there, and only what comes of that counts
         name = f"{self.key[1]}:r{self.index}"
         self._generalize(arguments)
         source = recording.sources[original_code(recording, self)]
@@ -319,7 +347,9 @@ class RecordingStub:
         outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
                           recording.numbers, recording.plain_form, is_another).run(arguments)
         if isinstance(outcome, BreakFound):
-            for record in break_records(recording, outcome, self):
+            records = break_records(recording, outcome, self)
+            broken.append(tuple((record.source.key, record.position) for record in records))
+            for record in records:
                 recording.send(record)
             return None
         if isinstance(outcome, Refused):
