@@ -12,11 +12,17 @@ from typing import Any
 
 import torch
 
+from aotcompile.frontend.capture.signals import GraphBreak
+
+_WRONG_PROJECTIONS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
+
 
 def in_layers(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function``: `torch.lstm`, `torch.gru`, `torch.rnn_tanh` or `torch.rnn_relu`. Packed sequences have another signature and are passed on."""
     def layers(input: torch.Tensor, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, *rest: Any) -> Any:
         whole = (input, hx, params, has_biases, num_layers, dropout, *rest)
+        if _WRONG_PROJECTIONS and isinstance(hx, tuple) and hx[0].shape[-1] != hx[1].shape[-1]:
+            raise GraphBreak("AOT205", "an LSTM with projections, whose form in this torch gives its state a dimension more")
         if not isinstance(params, (tuple, list)) or len(rest) != 3 or not isinstance(num_layers, int) or num_layers < 2 or not dropout or not rest[0]:
             return function(*whole)
         train, bidirectional, batch_first = rest
