@@ -462,10 +462,10 @@ def _runs_python(cls: type, name: str) -> bool:
 
 def _native_base(kind: type) -> type:
     """The first class of the method resolution order that is not written in Python: its ``__new__`` runs no code of the program's."""
-    return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE or base.__flags__ & _IMMUTABLE_TYPE)
 
 
-_HEAP_TYPE = 1 << 9
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8          # the second: of types in C that are on the heap, as deque is from CPython 3.12 on
 
 
 def _leads_to(module: str, name: str, value: Any) -> bool:
