@@ -10,7 +10,7 @@ import importlib
 import sys
 import types
 import warnings
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 from unittest.mock import patch
 
 import sympy
@@ -113,13 +113,11 @@ def torch_state_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def python_kernels(makers: dict[torch._ops.OpOverload, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> Iterator[None]:
-    """Inside, the kernels that torch registers in Python for these operators are those that the makers make of them."""
-    before = {operator: dict(operator.py_kernels) for operator in makers}
+def _kernels_put_back(operators: Iterable[torch._ops.OpOverload]) -> Iterator[None]:
+    """After it, these operators have the Python kernels that they had before."""
+    before = {operator: dict(operator.py_kernels) for operator in operators}
     try:
-        for operator, kernels in before.items():
-            for key, kernel in kernels.items():
-                operator.py_kernels[key] = makers[operator](kernel)
+        for operator in before:
             operator._dispatch_cache.clear()
         yield
     finally:
@@ -129,18 +127,22 @@ def python_kernels(makers: dict[torch._ops.OpOverload, Callable[[Callable[..., A
 
 
 @contextlib.contextmanager
+def python_kernels(makers: dict[torch._ops.OpOverload, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> Iterator[None]:
+    """Inside, the kernels that torch registers in Python for these operators are those that the makers make of them."""
+    with _kernels_put_back(makers):
+        for operator, make in makers.items():
+            operator.py_kernels.update({key: make(kernel) for key, kernel in operator.py_kernels.items()})
+        yield
+
+
+@contextlib.contextmanager
 def own_autograd_kernels(operators: Sequence[torch._ops.OpOverload]) -> Iterator[None]:
     """Inside, these operators have their derivative from C++, as in eager, and not the Python form that torch has in its place."""
-    keys = torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd
-    before = {operator: {key: operator.py_kernels.pop(key) for key in keys if key in operator.py_kernels} for operator in operators}
-    try:
-        for operator in before:
-            operator._dispatch_cache.clear()
+    with _kernels_put_back(operators):
+        for operator in operators:
+            for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
+                operator.py_kernels.pop(key, None)
         yield
-    finally:
-        for operator, kernels in before.items():
-            operator.py_kernels.update(kernels)
-            operator._dispatch_cache.clear()
 
 
 @functools.cache

@@ -372,7 +372,6 @@ class RecordingStub:
             recording.send(FoundVariant(self.key, self.identity, outcome.variant, on_sizes))
         return outcome
 
-
     def _generalize(self, arguments: tuple[Any, ...]) -> None:
         """A size or number that differs from what this region saw before becomes dynamic: the next variant serves all."""
         recording = self.recording

@@ -212,6 +212,11 @@ def _moments(context: "Context", node: "Node", x: Tensor, dim: Any, correction: 
     return mean, lambda index: apply("truediv", squares.load(index), degrees)
 
 
+def _has_moments(dim: Any, correction: Any) -> bool:
+    """Whether what is reduced, and by how much the count is corrected, is known when the kernel is written."""
+    return _is_known(dim) and (correction is None or isinstance(correction, (int, float)))
+
+
 def _of_variance(x: Tensor) -> DType | None:
     """What eager's variance (and with it batch normalization) accumulates in: doubles on the CPU. Layer and group normalization do not."""
     return DType.f64 if x.root.device == "cpu" and x.dtype in (DType.f32, *_WIDE) else None
@@ -220,7 +225,7 @@ def _of_variance(x: Tensor) -> DType | None:
 def variance(context: "Context", node: "Node", x: Tensor, dim: Any, correction: Any, accumulate: DType | None = None, *,
              root_of: bool = False) -> Any:
     """The variance, or with ``root_of`` its square root (taken before it is rounded), as a result of ``node``."""
-    if not _is_known(dim) or not (correction is None or isinstance(correction, (int, float))):
+    if not _has_moments(dim, correction):
         return NotImplemented
     root = context.root(node)
     _, variance = _moments(context, node, x, dim, correction, root, accumulate)
@@ -240,7 +245,7 @@ def _spread(root_of: bool) -> Callable[..., Any]:
 
 def _spread_and_mean(root_of: bool) -> Callable[..., Any]:
     def lower(context: "Context", node: "Node", x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-        if not _is_known(dim) or not (correction is None or isinstance(correction, (int, float))):
+        if not _has_moments(dim, correction):
             return NotImplemented
         first, second = context.root(node, 0), context.root(node, 1)
         mean, variance = _moments(context, node, x, dim, correction, first, _of_variance(x))
