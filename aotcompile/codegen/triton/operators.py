@@ -114,6 +114,12 @@ def _negative(dtype: DType, operands: Sequence[str]) -> str:
     return f"{operands[0]} * -1.0" if dtype.is_floating else f"-{operands[0]}"          # 0 - a, which -a is in some versions, loses the sign of zero
 
 
+def _bitwise_not(dtype: DType, operands: Sequence[str]) -> str:
+    if dtype.kind == "uint":                               # ~a is a ^ -1, and Triton's interpreter holds no -1 in an unsigned type
+        return f"{operands[0]} ^ {(1 << 8 * dtype.itemsize) - 1}"
+    return f"~{operands[0]}"
+
+
 def _with_width(name: str) -> Text:
     return lambda dtype, operands: f"{name}({operands[0]}, {operands[1]}, {8 * dtype.itemsize})"
 
@@ -147,7 +153,7 @@ _TABLE: dict[str, Text] = {
     "isinf": lambda dtype, operands: f"tl.abs({operands[0]}) == float(\"inf\")",
     "signbit": _signbit,
     "logical_and": _infix("&"), "logical_or": _infix("|"), "logical_xor": _infix("^"), "logical_not": lambda dtype, operands: f"~{operands[0]}",
-    "bitwise_and": _infix("&"), "bitwise_or": _infix("|"), "bitwise_xor": _infix("^"), "bitwise_not": lambda dtype, operands: f"~{operands[0]}",
+    "bitwise_and": _infix("&"), "bitwise_or": _infix("|"), "bitwise_xor": _infix("^"), "bitwise_not": _bitwise_not,
     "left_shift": _with_width("shift_left"),
     "right_shift": _with_width("shift_right"),
     "where": _call("tl.where"),
