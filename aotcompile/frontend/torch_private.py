@@ -36,7 +36,7 @@ __all__ = [
     "FakeTensor", "FakeTensorMode", "FloorDiv", "IntTrueDiv", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
     "WatchedShapeEnv", "always_holds", "associative_scan_op", "compile_and_run", "compiling", "empty_fake", "forget_guards",
     "generic_associative_scan", "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known",
-    "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms", "reads_fake_memory", "same_size",
+    "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms", "own_symbol", "reads_fake_memory", "same_size",
     "size_hint", "symbol_expression", "symbolic_dispatch", "unset_fake_temporarily", "was_view", "with_hints",
 ]
 
@@ -164,6 +164,11 @@ def new_float(environment: ShapeEnv, name: str, hint: float) -> torch.SymFloat:
 def symbol_expression(value: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
     """The sympy expression behind a symbolic number, with what is known by now filled in."""
     return value.node.shape_env.replace(value.node.expr)
+
+
+def own_symbol(value: torch.SymInt | torch.SymFloat) -> Any:
+    """The symbol that a number was made as, whatever has been found to be equal to it since."""
+    return value.node._expr
 
 
 DATA_DEPENDENT_HINT = 4099  # stands for a size that is data (`nonzero`) where sizes are put in order

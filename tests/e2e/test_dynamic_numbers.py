@@ -112,6 +112,32 @@ def test_a_size_that_crosses_a_break_stays_dynamic() -> None:
         assert agrees(built, counts, torch.randn(4, size), 3)
 
 
+def added(x: torch.Tensor, n: int) -> Any:
+    return x + torch.arange(n)
+
+
+def added_to(n: int, x: torch.Tensor) -> Any:
+    return x + torch.arange(n)
+
+
+def doubled(x: torch.Tensor, n: int) -> Any:
+    return torch.cat((x, x), 1) * torch.arange(2 * n)
+
+
+@pytest.mark.parametrize("function", [added, added_to, doubled], ids=lambda value: value.__name__)
+def test_a_size_equals_a_number(function: Any) -> None:
+    """Whichever of the two symbols torch keeps for both: the tensor's size and the number are compared."""
+    def arguments(n: int, size: int) -> tuple[Any, ...]:
+        return (n, torch.randn(2, size)) if function is added_to else (torch.randn(2, size), n)
+
+    shapes = (Dim.DYNAMIC, {1: "T"}) if function is added_to else ({1: "T"}, Dim.DYNAMIC)
+    built = aotcompile.compile(function, example_inputs=(arguments(3, 3), {}), dynamic_shapes=shapes)
+    for number in (3, 5, 4):
+        assert agrees(built, function, *arguments(number, number)), aotcompile.info(built).report()
+    for number, size in ((3, 5), (5, 3), (1, 5), (5, 1), (0, 3)):
+        agrees(built, function, *arguments(number, size))
+
+
 class Cache(torch.nn.Module):
     """Writes at a position that it counts itself."""
 

@@ -18,7 +18,7 @@ from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
 from aotcompile.frontend.library import is_compared_at_load
-from aotcompile.frontend.torch_private import FakeTensor, is_data_dependent, is_parameter, new_fake_mode, symbol_expression
+from aotcompile.frontend.torch_private import FakeTensor, is_data_dependent, is_parameter, new_fake_mode, own_symbol, symbol_expression
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
 from aotcompile.ir.dtypes import BY_TORCH_NAME
 from aotcompile.ir.guards import Guard, TensorFacts, constant_json
@@ -374,15 +374,14 @@ class Capture:
     # ---- guards -------------------------------------------------------------------------------------------------------------------------------
 
     def _tensor_guards(self, kept: list[int], flags: bool) -> list[Guard]:
-        """Every tensor that was looked at is guarded, also those the graph does not need; numbers by type, or by value once they are fixed."""
-        guards = []
+        """Every tensor that was looked at is guarded, also those the graph does not need; numbers by type, or by value once they are fixed.
+        Numbers come first: a tensor's size may be one of them."""
+        guards = [self._number_guard(real, path, stand_in) for real, path, stand_in in self._inputs if not isinstance(stand_in, FakeTensor)]
         storages = []
         for number, (real, path, stand_in) in enumerate(self._inputs):
             if isinstance(stand_in, FakeTensor):
                 guards.append(Guard("tensor", path, self._facts(real, stand_in, flags).as_json()))
                 storages.append((number, path, stand_in))
-            else:
-                guards.append(self._number_guard(real, path, stand_in))
         changed = [(n, p) for n, p, fake in storages if fake._version != self._versions[n] or id(fake) in self.recorder.hidden_writes.owners]
         for number, path in changed:
             others = [p.as_json() for n, p, _ in storages if n != number]
@@ -395,8 +394,9 @@ class Capture:
         expression = symbol_expression(stand_in)
         if not expression.free_symbols:
             return Guard("equals", path, constant_json(real))
-        symbol = self.symbols.symbols[stand_in.node.expr]
-        if any(stand_in.node.expr in entry.expr.free_symbols for entry in self.symbols.environment.guards):
+        key = own_symbol(stand_in)
+        symbol = self.symbols.symbols[key]
+        if any(key in entry.expr.free_symbols for entry in self.symbols.environment.guards):
             return Guard("number", path, {"kind": type(real).__name__, "symbol": symbol.name})
         return Guard("number", path, type(real).__name__)
 
@@ -413,7 +413,10 @@ class Capture:
                 seen.add(text)
                 guards.append(Guard("expression", None, text))
         for key, symbol in self.symbols.symbols.items():
-            size = environment.replace(key)                       # a size that the code has fixed is no symbol any more
+            size = environment.replace(key)
+            if symbol.kind == "number" and size != key and not size.is_number:       # equal to a size: no tensor is guarded by its name
+                guards.append(Guard("expression", None, f"{symbol.name} == {self.symbols.text(size)}"))
+            # A size that the code has fixed is no symbol any more.
             if symbol.kind == "size" and not size.is_number and (symbol.minimum > 0 or symbol.maximum is not None):
                 name = self.symbols.text(size)
                 low = f"{name} >= {symbol.minimum}"
@@ -498,16 +501,18 @@ def _renumber(epilogue: str, numbers: dict[int, int]) -> str:
 
 
 def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dimensions, numbers: DynamicNumbers,
-                 kept: list[Any]) -> None:
+                 kept: list[Any], arrival: int | None = None) -> None:
     """Dynamic sizes of a region's results: what is symbolic in the stand-in is dynamic in the real value (``dimensions`` and ``numbers`` are
-    extended; ``kept`` keeps ids valid)."""
+    extended; ``kept`` keeps ids valid). ``arrival``: a number for these results."""
+    arrival = len(kept) if arrival is None else arrival
     if isinstance(stand_in, FakeTensor) and isinstance(real, torch.Tensor):
         found = {}
         for dimension, size in enumerate(stand_in.shape):
             if isinstance(size, torch.SymInt) and symbol_expression(size).free_symbols:
                 expression = symbol_expression(size)
                 symbol = symbols.symbols.get(expression)
-                found[dimension] = DimensionSpec(symbols.letters(expression), symbol.minimum if symbol else 0, symbol.maximum if symbol else None)
+                name = symbols.letters(expression, arrival)
+                found[dimension] = DimensionSpec(name, symbol.minimum if symbol else 0, symbol.maximum if symbol else None)
         if found:
             dimensions[id(real)] = found
             kept.append(real)
@@ -516,11 +521,11 @@ def follow_sizes(stand_in: Any, real: Any, symbols: SymbolTable, dimensions: Dim
             numbers.add(real)
     elif isinstance(stand_in, (tuple, list)) and isinstance(real, (tuple, list)):
         for a, b in zip(stand_in, real):
-            follow_sizes(a, b, symbols, dimensions, numbers, kept)
+            follow_sizes(a, b, symbols, dimensions, numbers, kept, arrival)
     elif isinstance(stand_in, dict) and isinstance(real, dict):
         for key in stand_in:
             if key in real:
-                follow_sizes(stand_in[key], real[key], symbols, dimensions, numbers, kept)
+                follow_sizes(stand_in[key], real[key], symbols, dimensions, numbers, kept, arrival)
 
 
 __all__ = ["BreakFound", "Capture", "Captured", "DimensionSpec", "Dimensions", "DynamicNumbers", "Refused", "follow_sizes"]

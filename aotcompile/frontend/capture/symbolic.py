@@ -24,6 +24,7 @@ from aotcompile.frontend.torch_private import (
     new_float,
     new_int,
     new_size,
+    own_symbol,
     symbol_expression,
 )
 
@@ -82,21 +83,21 @@ class SymbolTable:
         if (name, hint) not in self._by_name:
             value = new_size(self.environment, name, hint, minimum, maximum)
             self._by_name[name, hint] = value
-            self.symbols[value.node.expr] = Symbol(f"s{len(self.symbols)}", "size", hint, minimum=minimum, maximum=maximum)
+            self.symbols[own_symbol(value)] = Symbol(f"s{len(self.symbols)}", "size", hint, minimum=minimum, maximum=maximum)
         return self._by_name[name, hint]
 
     def named_sizes(self) -> list[tuple[str, sympy.Symbol]]:
         """(dimension letter, symbol)."""
-        return [(name, value.node.expr) for (name, _), value in self._by_name.items()]
+        return [(name, own_symbol(value)) for (name, _), value in self._by_name.items()]
 
     def define(self, value: torch.SymInt, input_number: int, dimension: int) -> None:
-        symbol = self.symbols.get(value.node.expr)              # None: the code has made it a constant before it came to this tensor
-        if symbol is not None and symbol.input < 0:
+        symbol = self.symbols[own_symbol(value)]
+        if symbol.input < 0:
             symbol.input, symbol.dimension = input_number, dimension
 
     def number(self, value: int | float, input_number: int, name: str, general: bool) -> torch.SymInt | torch.SymFloat:
         made = new_int(self.environment, name, value) if isinstance(value, int) else new_float(self.environment, name, value)
-        self.symbols[made.node.expr] = Symbol(name, "number", value, input=input_number, general=general)
+        self.symbols[own_symbol(made)] = Symbol(name, "number", value, input=input_number, general=general)
         self._numbers.append(made)
         return made
 
@@ -381,11 +382,15 @@ class SymbolTable:
             return placeholders[symbol.input]
         return recorder.graph.call_function(torch.ops.aten.sym_size.int, (placeholders[symbol.input], symbol.dimension))
 
-    def letters(self, expression: Any) -> str:
-        """A name for a size in later regions: in dimension letters, which mean the same everywhere. What is data has a name of its own."""
-        names = {value.node.expr: sympy.Symbol(name, integer=True) for (name, _), value in self._by_name.items()}
+    def letters(self, expression: Any, arrival: int) -> str:
+        """A name for a size in later regions: in dimension letters, which mean the same everywhere. What is data, or a number, has a name of its
+        own, by the ``arrival`` at which it was met."""
+        names = {own_symbol(value): sympy.Symbol(name, integer=True) for (name, _), value in self._by_name.items()}
+        for key, letter in list(names.items()):
+            if (other := self.environment.replace(key)).is_Symbol:             # which stands for it by now
+                names.setdefault(other, letter)
         for symbol in expression.free_symbols:
-            names.setdefault(symbol, sympy.Symbol(f"{symbol}_{id(self)}", integer=True))
+            names.setdefault(symbol, sympy.Symbol(f"{symbol}_{arrival}", integer=True))
         return str(expression.xreplace(names))
 
     def text(self, expression: Any) -> str:
