@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -34,10 +34,11 @@ NO_FAKE_KERNEL = (UnsupportedOperatorException,)
 
 __all__ = [
     "FakeTensor", "FakeTensorMode", "FloorDiv", "IntTrueDiv", "Known", "Mod", "NO_FAKE_KERNEL", "SHAPE_NEEDS_VALUE", "ShapeEnv", "VALUE_NEEDED",
-    "WatchedShapeEnv", "always_holds", "associative_scan_op", "compile_and_run", "compiling", "empty_fake", "forget_guards",
-    "generic_associative_scan", "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known",
-    "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms", "own_symbol", "reads_fake_memory", "same_size",
-    "size_hint", "symbol_expression", "symbolic_dispatch", "unset_fake_temporarily", "was_view", "with_hints",
+    "WatchedShapeEnv", "always_holds", "associative_scan_op", "autograd_engine", "compile_and_run", "compiling", "empty_fake", "fitted",
+    "forget_guards", "generic_associative_scan", "in_transform", "is_data_dependent", "is_parameter", "is_stand_in", "is_view_unseen", "known",
+    "load_batching_rules", "new_fake_mode", "new_float", "new_int", "new_size", "outside_transforms", "own_symbol", "put_autograd_engine",
+    "reads_fake_memory", "result_count", "same_size", "sequence_number", "size_hint", "symbol_expression", "symbolic_dispatch", "undefined_as_zeros",
+    "unset_fake_temporarily", "was_view", "with_hints",
 ]
 
 
@@ -213,6 +214,37 @@ def same_size(first: Any, second: Any) -> bool:
 def empty_fake(mode: FakeTensorMode, sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> FakeTensor:
     """``torch.empty_strided`` in the mode, without going through its dispatch."""
     return FakeTensor(mode, torch.empty_strided(sizes, strides, dtype=dtype, device="meta"), device)
+
+
+def autograd_engine() -> Any:
+    return torch.autograd.Variable._execution_engine
+
+
+def put_autograd_engine(engine: Any) -> None:
+    """What `torch.autograd.backward` and ``grad`` call from now on, in the whole process."""
+    torch.autograd.Variable._execution_engine = engine
+
+
+def sequence_number(node: Any) -> int:
+    """Which of a thread's nodes of autograd this is, in the order in which they were made; those of leaves have the highest number."""
+    return int(node._sequence_nr())
+
+
+def fitted(gradient: torch.Tensor, node: Any, number: int) -> torch.Tensor:
+    """A gradient as result ``number`` of a node has to get it: summed over what was broadcast, in its dtype."""
+    facts = node._input_metadata[number]
+    summed = gradient if facts.is_nested_tensor else gradient.sum_to_size(tuple(facts.shape))
+    return summed.to(facts.dtype)
+
+
+def undefined_as_zeros(node: Any, gradients: Sequence[Any]) -> list[Any]:
+    """The gradients of all results of a node, zeros for those that nothing has arrived for."""
+    return [torch.zeros(facts.shape, dtype=facts.dtype, device=facts.device) if gradient is None else gradient
+            for gradient, facts in zip(gradients, node._input_metadata)]
+
+
+def result_count(node: Any) -> int:
+    return len(node._input_metadata)
 
 
 def was_view(fake: FakeTensor) -> None:

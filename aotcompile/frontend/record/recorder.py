@@ -29,6 +29,7 @@ from aotcompile.frontend.capture.region import BreakFound, Capture, Captured, Di
 from aotcompile.frontend.record.served import Served, served
 from aotcompile.frontend.interpret.interpreter import BreakPoint
 from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.record.backward import EngineAfterFork, called, run_backward_after_fork
 from aotcompile.frontend.record.branches import Branches
 from aotcompile.frontend.record.data_tests import ARGUMENTS, OUTSIDE, Origin
 from aotcompile.frontend.record.source import FunctionSource, defined_as, function_source
@@ -487,6 +488,7 @@ def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, 
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
         sys.stdout = sys.stderr = open(null, "w", encoding="utf-8", closefd=False)     # a program may have put others in their place
+        run_backward_after_fork()
         try:
             recording.put_properties()
             with NumbersRead(recording.numbers):
@@ -513,6 +515,10 @@ def _exception(recording: Recording, error: Exception) -> FoundException:
     return FoundException(text, found.key, found.line)
 
 
+# These only call what the program calls.
+_CALL_FOR_THE_PROGRAM = {function.__code__ for function in (NumbersRead.__torch_function__, EngineAfterFork.run_backward, called)}
+
+
 def _is_ours(error: BaseException) -> bool:
     """Whether an exception comes from aotcompile itself (a defect) and not from the user's program."""
     trace = error.__traceback__
@@ -520,6 +526,6 @@ def _is_ours(error: BaseException) -> bool:
     while trace is not None:
         last = trace
         trace = trace.tb_next
-    if last is None or last.tb_frame.f_code is NumbersRead.__torch_function__.__code__:          # which only calls what the program calls
+    if last is None or last.tb_frame.f_code in _CALL_FOR_THE_PROGRAM:
         return False
     return f"{os.sep}aotcompile{os.sep}frontend{os.sep}" in last.tb_frame.f_code.co_filename
