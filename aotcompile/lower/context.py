@@ -11,7 +11,8 @@ next layer's users three terms, then four. Kept, ``h1`` is written once and read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
@@ -285,6 +286,19 @@ class Context:
             self.aliases[result] = base
             self._views[key] = result
         return self._views[key]
+
+    def realize_output(self, tensor: Tensor, returned: Collection[str]) -> str:
+        """`realize`, down to the strides that address nothing: of dimensions of size 1, and of tensors without elements. A buffer that this graph
+        computes takes them as its own; what a library call has made, and what is among those ``returned`` already, gets a `View`."""
+        name = self.realize(tensor)
+        buffer = self.buffers[name]
+        if buffer.strides == tensor.strides:
+            return name
+        computed = any(isinstance(operation, Compute) and operation.result == name and not operation.updates for operation in self.operations)
+        if not computed or name in returned:
+            return self.view(name, tensor.root.name, tensor.dtype, tensor.sizes, tensor.strides, tensor.offset, tensor.root.origin)
+        self.buffers[name] = replace(buffer, strides=tensor.strides)
+        return name
 
     def memory(self, buffer: str) -> str:
         """The buffer whose memory ``buffer`` is."""

@@ -215,11 +215,14 @@ class _Lowerer:
     def _outputs(self, node: Node) -> tuple[ProgramOutput, ...]:
         returned = node.args[0]
         items = returned if isinstance(returned, (list, tuple)) else (returned,)
-        return tuple(self._output(self._argument(item)) for item in items)
+        outputs: list[ProgramOutput] = []
+        for item in items:
+            outputs.append(self._output(self._argument(item), {output.name for output in outputs if isinstance(output, BufferReference)}))
+        return tuple(outputs)
 
-    def _output(self, value: Any) -> ProgramOutput:
+    def _output(self, value: Any, returned: set[str]) -> ProgramOutput:
         if isinstance(value, Tensor):
-            return BufferReference(self.context.realize(value))
+            return BufferReference(self.context.realize_output(value, returned))
         if isinstance(value, ScalarValue):
             scalar = value.value
             tensor = self.context.temporary("number", value.dtype, (), "cpu", Origin("number"), lambda index: scalar)

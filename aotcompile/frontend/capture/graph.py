@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.fx
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from aotcompile.frontend.capture.operators.composed import composed
 from aotcompile.frontend.capture.operators.hidden_writes import HiddenWrites, writes_elements_twice
@@ -382,23 +383,21 @@ class GraphRecorder(TorchFunctionMode):
         return run
 
     def _as_eager(self, function: Any, result: Any, looks: tuple[Look, ...]) -> Any:
-        """The fake result with the strides that eager gives. Raises a break where it is another one altogether."""
+        """The fake results with the strides that eager gives. Raises a break where they are others altogether."""
         found = [tensor for tensor in tensors_in(result) if tensor.layout is torch.strided]
         if len(found) != len(looks) or any(look.dtype is not tensor.dtype or look.sizes != tuple(map(size_hint, tensor.shape))
                                            for look, tensor in zip(looks, found)):
             raise GraphBreak("AOT209", f"torch's shape rule for {_describe(function)} gives another result than the call")
-        if type(result) is not FakeTensor or not looks[0].fresh:
-            return result
-        [look] = looks
-        plain = all(type(number) is int for number in (*result.shape, *result.stride()))
-        if not plain or result.stride() == look.strides:
-            return result
+        laid_out = {id(tensor): self._laid_out_as(tensor, look) for tensor, look in zip(found, looks) if _is_laid_out_otherwise(tensor, look)}
+        return pytree.tree_map(lambda leaf: laid_out.get(id(leaf), leaf), result) if laid_out else result
 
-        def laid_out() -> torch.Tensor:
-            fake = empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, result.device)
-            return fake.conj() if result.is_conj() else fake
+    def _laid_out_as(self, tensor: torch.Tensor, look: Look) -> torch.Tensor:
 
-        return result if result.is_neg() else with_history(result, laid_out)
+        def make() -> torch.Tensor:
+            fake = empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, tensor.device)
+            return fake.conj() if tensor.is_conj() else fake
+
+        return with_history(tensor, make)
 
     def _annotate(self, node: torch.fx.Node) -> None:
         node.meta["place"], node.meta["source"] = self._place()
@@ -478,6 +477,12 @@ class GraphRecorder(TorchFunctionMode):
 
 # Methods written in Python that carry another method's name: ``Tensor.__pow__.__name__`` is "pow".
 _METHODS = {value: name for name, value in vars(_T).items() if isinstance(value, types.FunctionType)}
+
+
+def _is_laid_out_otherwise(tensor: torch.Tensor, look: Look) -> bool:
+    """Whether a result of known sizes, with memory of its own, has other strides than eager gives it."""
+    plain = type(tensor) is FakeTensor and look.fresh and not tensor.is_neg()
+    return plain and all(type(number) is int for number in (*tensor.shape, *tensor.stride())) and tensor.stride() != look.strides
 
 
 def _same_memory(one: FakeTensor, other: FakeTensor) -> bool:
