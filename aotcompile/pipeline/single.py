@@ -42,7 +42,7 @@ def compile_callable(target: Any, *, example_inputs: Pair | Sequence[Pair], opti
     splits = [
         SplitFunction(f.result.module, f.result.qualname, f.result.split.text,
                       {f"{f.result.qualname}:r{r.index}": (f"_r{r.index}", r.name) for r in f.result.split.regions}, tuple(f.result.split.calls),
-                      f.digest, f.result.split.form == "bytecode")
+                      f.digest, f.result.split.form == "bytecode", f.result.split.line_map)
         for f in built if f.result.split is not None]
     return load_compiled(target, folder=str(folder), functions=splits, out=str(folder))
 

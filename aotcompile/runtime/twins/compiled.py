@@ -21,7 +21,7 @@ import hashlib
 import linecache
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Mapping, Sequence
 
@@ -41,7 +41,8 @@ class SplitFunction:
     """A function after splitting, as the runtime needs it. ``text`` defines the eager bodies and, last, the rewritten function.
 
     ``regions``: region name ("Net.forward:r0") -> (stub name "_r0", eager body's name "_r0_eager"); ``calls``: the numbers N of its ``_call_<N>``;
-    ``digest``: of the original's code (`digest.code_digest`); ``bytecode``: ``text`` is that of a function split in its bytecode."""
+    ``digest``: of the original's code (`digest.code_digest`); ``bytecode``: ``text`` is that of a function split in its bytecode; ``lines``: line
+    of ``text`` -> line of the original's file, which tracebacks and warnings then speak of."""
 
     module: str
     qualname: str
@@ -50,6 +51,7 @@ class SplitFunction:
     calls: Sequence[int]
     digest: str
     bytecode: bool = False
+    lines: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,15 @@ class _Code:
         holder = factory.body[0]
         assert isinstance(holder, ast.FunctionDef)
         holder.body = tree.body
-        fingerprint = hashlib.sha256(split.text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        file = f"<aotcompile {split.module}:{split.qualname} {fingerprint}>"
+        file = original.co_filename if split.lines else _cached_text(split)
+        if split.lines:
+            _place(factory, split.lines, original.co_firstlineno)
         module = compile(factory, file, "exec", dont_inherit=True, flags=original.co_flags & _FUTURE_FLAGS)
-        linecache.cache[file] = (len(split.text), None, split.text.splitlines(keepends=True), file)
         inside = {code.co_name: code for code in _codes(next(code for code in _codes(module) if code.co_name == "factory"))}
         self.eager = {eager: _named(inside[eager], original.co_qualname).replace(co_qualname=eager) for eager in eager_names}
         self.function = _named(inside[rewritten.name], original.co_qualname, original.co_name)
+        if split.lines:
+            self.function = self.function.replace(co_firstlineno=original.co_firstlineno)
         self._check_free_variables(split)
 
     def _check_free_variables(self, split: SplitFunction) -> None:
@@ -120,6 +124,26 @@ class _Code:
 
 
 _FUTURE_FLAGS = 0x1000000 | 0x800000 | 0x400000                  # annotations, generator_stop, barry_as_FLUFL (compile's flags; PyCF and CO agree)
+
+
+def _cached_text(split: SplitFunction) -> str:
+    """A file name for the text, by which tracebacks find its lines."""
+    fingerprint = hashlib.sha256(split.text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    file = f"<aotcompile {split.module}:{split.qualname} {fingerprint}>"
+    linecache.cache[file] = (len(split.text), None, split.text.splitlines(keepends=True), file)
+    return file
+
+
+def _place(tree: ast.AST, lines: Mapping[int, int], first: int) -> None:
+    """Gives the nodes of a text the lines of the original's file (what has none that of the statement around it) and no columns."""
+    waiting = [(tree, first)]
+    while waiting:
+        node, around = waiting.pop()
+        line = lines.get(getattr(node, "lineno", 0), around)
+        if "lineno" in node._attributes:
+            for name, value in (("lineno", line), ("end_lineno", line), ("col_offset", -1), ("end_col_offset", -1)):
+                setattr(node, name, value)
+        waiting += [(child, line) for child in ast.iter_child_nodes(node)]
 
 
 def _codes(code: CodeType) -> list[CodeType]:
