@@ -4,6 +4,7 @@
     start = self.position ... self.position = start + length   counted
     state["n"] = state["n"] + 1                                counted
     if size < self.window: self.window = size                  not counted: a setting that is corrected
+    nonlocal calls; calls += 1                                 counted, in the function's cell
     if size <= windows[0]: shifts[0] = 0                       not counted
 
 A counted number is another at each call, so that it is an input; any other number is part of the situation that is compiled. Where one region
@@ -20,11 +21,11 @@ from dataclasses import dataclass, field
 from aotcompile.ir.paths import Path
 
 Name = tuple[str, str]
-"""("attribute" | "global" | "local", name)."""
+"""("attribute" | "global" | "cell" | "local", name)."""
 
-_LOADS = {"LOAD_FAST": "local", "LOAD_DEREF": "local", "LOAD_ATTR": "attribute", "LOAD_METHOD": "attribute", "LOAD_GLOBAL": "global",
+_LOADS = {"LOAD_FAST": "local", "LOAD_DEREF": "cell", "LOAD_ATTR": "attribute", "LOAD_METHOD": "attribute", "LOAD_GLOBAL": "global",
           "LOAD_NAME": "global"}
-_STORES = {"STORE_FAST": "local", "STORE_DEREF": "local", "STORE_ATTR": "attribute", "STORE_GLOBAL": "global"}
+_STORES = {"STORE_FAST": "local", "STORE_DEREF": "cell", "STORE_ATTR": "attribute", "STORE_GLOBAL": "global"}
 
 
 @dataclass
@@ -51,7 +52,7 @@ def last_name(path: Path) -> tuple[str, object]:
 
 @functools.cache
 def counted(code: types.CodeType) -> frozenset[Name]:
-    """The attributes and globals of ``code`` that are counted."""
+    """The attributes, globals and variables of functions around that ``code`` counts."""
     instructions = list(dis.get_instructions(code))
     origins: dict[Name, set[Name]] = {}
     for index, instruction in enumerate(instructions):

@@ -81,13 +81,13 @@ class Captured:
 class Capture:
     """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
     control flow operator of torch's, or a module with ``hooks``, stands for (the runtime's, handed in); ``is_another``: whether a number is not
-    what it was at the last arrival."""
+    what it was at the last arrival; ``given_cells``: ids of the cells whose content the region gets as arguments."""
 
     def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
                  nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
                  origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None,
                  plain_form: Callable[..., Any] = lambda function, hooks=None: function,
-                 is_another: Callable[[Path, int | float], bool] = lambda path, value: False) -> None:
+                 is_another: Callable[[Path, int | float], bool] = lambda path, value: False, given_cells: frozenset[int] = frozenset()) -> None:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
         self._dynamic_numbers, self._is_another = numbers or DynamicNumbers(), is_another
         self.fake_mode = new_fake_mode()
@@ -95,7 +95,7 @@ class Capture:
         self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
                                       lambda: self.interpreter.call_chain())
         self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span())
-        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols, plain_form)
+        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols, plain_form, given_cells)
         self.interpreter.origin = origin
         self._fakes: dict[int, FakeTensor] = {}
         self._inputs: list[tuple[Any, Path, Any]] = []            # (real, path, stand-in)
@@ -186,7 +186,11 @@ class Capture:
         kind, name = last_name(path)
         if frame is None:
             return False
-        return counts_item(frame.code, name) if kind == "item" else (kind, name) in counted(frame.code)
+        if kind == "item":
+            return counts_item(frame.code, name)
+        if kind == "cell":
+            name = dict(enumerate(frame.code.co_freevars)).get(name)         # type: ignore[call-overload]
+        return (kind, name) in counted(frame.code)
 
     # ---- the run ------------------------------------------------------------------------------------------------------------------------------
 
@@ -277,9 +281,14 @@ class Capture:
         return frozenset(path.root for path in map(self.outside.path_of, owners) if path is not None)
 
     def _written_numbers(self) -> frozenset[object]:
-        written = [(name, value) for _, _, name, value in self.outside.effects]
+        written = [(self._place_in(owner, name), value) for _, owner, name, value in self.outside.effects]
         written += [entry for _, added in self.outside.put_items() if isinstance(added, dict) for entry in added.items()]
         return frozenset(name for name, value in written if isinstance(value, (int, float, *SYMBOLIC)) and type(value) is not bool)
+
+    def _place_in(self, owner: Any, name: str) -> object:
+        """An attribute's name, or of a function's cell its number: the last part of the path by which the value is read."""
+        path = self.outside.path_of(owner) if isinstance(owner, types.CellType) else None
+        return path.steps[-1][1] if path is not None else name
 
     def _insert_fixed_numbers(self, graph: torch.fx.Graph) -> None:
         """A number that the code has fixed is a constant of the graph."""

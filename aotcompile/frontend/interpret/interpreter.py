@@ -42,12 +42,13 @@ class BreakPoint:
 
 
 class Interpreter:
-    """Interprets functions for one capture. ``home`` is the region's function: its module's globals are the region's globals."""
+    """Interprets functions for one capture. ``home`` is the region's function: its module's globals are the region's globals. ``given_cells``: ids
+    of the cells whose content it gets as arguments."""
 
     def __init__(self, home: types.FunctionType, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable,
-                 plain_form: Callable[..., Any]) -> None:
+                 plain_form: Callable[..., Any], given_cells: frozenset[int] = frozenset()) -> None:
         self.home, self.outside, self.recorder, self.symbols = home, outside, recorder, symbols
-        self.plain_form = plain_form
+        self.plain_form, self.given_cells = plain_form, given_cells
         self.handlers = HANDLERS
         self.version = sys.version_info[:2]
         self.null_after_callable = self.version >= (3, 13)
@@ -267,8 +268,16 @@ class Interpreter:
 
     def write_cell(self, frame: Frame, name: str, value: Any) -> None:
         cell = frame.cells[name]
-        if name in frame.code.co_freevars and (frame.function is self.home or classes.function_path(self, frame.function)):
-            raise GraphBreak("AOT208", f"nonlocal {name} is assigned", kind="statement")
+        if name in frame.code.co_freevars:
+            if frame.function is self.home:
+                raise GraphBreak("AOT208", f"nonlocal {name} is assigned", kind="statement")
+            path = classes.function_path(self, frame.function)
+            if id(cell) in self.given_cells:
+                raise GraphBreak("AOT208", f"nonlocal {name} is assigned, whose value the region was given", kind="statement")
+            if path is not None:
+                self.outside.remember(cell, path.attribute("__closure__").item(frame.code.co_freevars.index(name)))
+                self.outside.write_attribute(cell, "cell_contents", value)
+                return
         cell.cell_contents = value
 
     def delete_cell(self, frame: Frame, name: str) -> None:

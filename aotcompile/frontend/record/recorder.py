@@ -172,7 +172,9 @@ class Recording:
         site = (key, id(function))
 
         def stub(name: str, eager: types.FunctionType) -> RecordingStub:
-            return RecordingStub(self, key, split, regions[name].index, regions[name].identity, eager)
+            given = frozenset(id(cell) for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ())
+                              if variable in regions[name].parameters)
+            return RecordingStub(self, key, split, regions[name].index, regions[name].identity, eager, given)
 
         def explore(number: int, value: Any) -> bool:
             return self.branches.side((site, number, self.given), value, self._is_data(key, code, number, value))
@@ -305,8 +307,10 @@ _READS_NUMBERS = (torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__int__, 
 class RecordingStub:
     """Stands for ``_r<N>`` during the run."""
 
-    def __init__(self, recording: Recording, key: Key, split: SplitSource, index: int, identity: str, eager: types.FunctionType) -> None:
+    def __init__(self, recording: Recording, key: Key, split: SplitSource, index: int, identity: str, eager: types.FunctionType,
+                 given_cells: frozenset[int]) -> None:
         self.recording, self.key, self.split, self.index, self.identity, self.eager = recording, key, split, index, identity, eager
+        self.given_cells = given_cells
 
     def __call__(self, *arguments: Any) -> Any:
         captured = self.capture(arguments)
@@ -346,7 +350,7 @@ class RecordingStub:
         origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
         is_another = partial(recording.changed_numbers.is_another, (self.key, self.identity))
         outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
-                          recording.numbers, recording.plain_form, is_another).run(arguments)
+                          recording.numbers, recording.plain_form, is_another, self.given_cells).run(arguments)
         if isinstance(outcome, BreakFound):
             records = break_records(recording, outcome, self)
             broken.append(tuple((record.source.key, record.position) for record in records))
