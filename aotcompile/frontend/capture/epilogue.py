@@ -25,7 +25,7 @@ from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import RegionRefused
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
-from aotcompile.frontend.interpret.attributes import static_lookup
+from aotcompile.frontend.interpret.attributes import MODULE_TABLES, static_lookup
 from aotcompile.frontend.torch_private import FakeTensor, same_size, size_hint
 from aotcompile.ir.paths import Path
 
@@ -443,8 +443,24 @@ def _covers_storage(fake: torch.Tensor) -> bool:
 
 
 def _last_writes(effects: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The effects that are seen at the end: the last one on each attribute, unless it takes away what was not there before."""
     last = {(id(owner), name): index for index, (_, owner, name, _) in enumerate(effects)}
-    return [effect for index, effect in enumerate(effects) if last[(id(effect[1]), effect[2])] == index]
+    return [effect for index, effect in enumerate(effects) if last[(id(effect[1]), effect[2])] == index
+            and (effect[3] is not DELETED or _holds(effect[1], effect[2]))]
+
+
+def _holds(owner: Any, name: str) -> bool:
+    """Whether an object from outside has an attribute of its own, in its ``__dict__`` or a slot."""
+    if name in getattr(owner, "__dict__", ()):
+        return True
+    slot = next((base.__dict__[name] for base in type(owner).__mro__ if name in base.__dict__), None)
+    if not isinstance(slot, types.MemberDescriptorType):
+        return isinstance(owner, torch.nn.Module) and any(name in owner.__dict__.get(table, ()) for table in MODULE_TABLES)
+    try:
+        slot.__get__(owner)
+    except AttributeError:
+        return False
+    return True
 
 
 

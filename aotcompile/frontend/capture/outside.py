@@ -11,11 +11,13 @@ from __future__ import annotations
 import collections
 import contextvars
 import enum
+import gc
 import re
 import functools
 import types
 import weakref
-from typing import Any, Callable, Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -87,11 +89,17 @@ class Outside:
         kept = weakref.ref(value, lambda _: self._bound.pop(key, None)) if weakly else value          # what runs code when it is dropped
         self._bound.setdefault(key, (kept, reason, chain, _version(value)))
 
+    def bind_iterator(self, iterator: Any, reason: str, chain: Any) -> None:
+        """As `bind`; not one that iterates a generator of the program, which is bound itself, and is closed as soon as nobody holds it any more."""
+        if not any(isinstance(self._bound.get(id(each), (None,))[0], weakref.ref) for each in _iterated(iterator)):
+            self.bind(iterator, reason, chain)
+
     def refuse_to_leave(self, value: Any) -> None:
-        """Raises a break at the instruction that made ``value`` where it is bound."""
-        _, reason, chain, _ = self._bound.get(_identity(value), (None, "", None, 0))
-        if chain is not None:
-            raise GraphBreak("AOT208", reason, chain=chain)
+        """Raises a break at the instruction that made ``value``, or what it iterates, where that is bound."""
+        for each in (value, *_iterated(value)):
+            _, reason, chain, _ = self._bound.get(_identity(each), (None, "", None, 0))
+            if chain is not None:
+                raise GraphBreak("AOT208", reason, chain=chain)
 
     def refuse_changes(self) -> None:
         """Raises a break at the instruction that made a tensor which is bound and has been changed in place."""
@@ -457,6 +465,17 @@ class Outside:
     def written(self, owner: Any, name: str) -> tuple[bool, Any]:
         found = self.writes.get(id(owner))
         return (True, found[name]) if found and name in found else (False, None)
+
+
+def _iterated(value: object) -> Iterator[Any]:
+    """The iterators that an iterator in C takes its items from (``zip(a, b)``), and those that these take theirs from."""
+    waiting = [value] if isinstance(value, Iterator) else []
+    while waiting:
+        for held in gc.get_referents(waiting.pop()):
+            if isinstance(held, Iterator):
+                yield held
+            if type(held) is tuple or isinstance(held, Iterator) and not hasattr(held, "__dict__"):
+                waiting.append(held)
 
 
 def _identity(value: object) -> int:

@@ -39,6 +39,7 @@ _NATIVE_MODULES = {
     "types", "enum", "re", "_sre", "dataclasses", "contextlib", "abc", "_decimal", "decimal", "fractions", "textwrap", "keyword", "inspect",
     "_collections_abc", "_contextvars", "reprlib",
 }
+_MAKES_INSTANCE: Any = vars(type)["__call__"]          # what a metaclass's own ``__call__`` ends in
 _OUTSIDE = ("AOT201", "AOT204", "AOT207")      # breaks at code that takes Python values: numbers read from tensors are read before it
 _OUTPUT = {"print": "print", "input": "input", "open": "open", "breakpoint": "breakpoint"}
 
@@ -57,6 +58,8 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
     special = lookasides.find(function)
     if special is not None:
         return special(i, *arguments, **keywords)
+    if function is _MAKES_INSTANCE:
+        return _make_instance(i, arguments[0], arguments[1:], keywords)
     if isinstance(function, types.MethodType):
         if i.is_interpreted_generator(function.__self__):      # send, throw, close: of ours
             return i.plain(function, *arguments, **keywords)
@@ -177,8 +180,7 @@ def _call_python(i: "Interpreter", function: types.FunctionType, arguments: tupl
         return logs.call(i, function, arguments, keywords)
     if module.partition(".")[0] in _FOREIGN or module in _IO_MODULES:
         raise GraphBreak("AOT201" if module in _IO_MODULES else "AOT204", f"{module}.{function.__qualname__} is called")
-    if module in ("copy", "json", "random", "time", "os", "posixpath", "warnings", "traceback", "threading", "subprocess", "tempfile", "shutil",
-                  "glob", "pickle"):
+    if module in _STANDARD_LIBRARY:
         return natives.standard_library(i, module, function, arguments, keywords)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise GraphBreak("AOT210", "async code cannot be part of a graph")
@@ -224,6 +226,8 @@ def _constant_result(i: "Interpreter", function: types.FunctionType, arguments: 
 
 _FOREIGN = {"numpy", "scipy", "pandas", "sklearn", "PIL", "matplotlib", "cv2", "tqdm", "requests", "wandb", "tensorboard", "jax", "tensorflow"}
 _IO_MODULES = {"io", "socket", "asyncio"}
+_STANDARD_LIBRARY = {"copy", "json", "random", "time", "os", "posixpath", "genericpath", "warnings", "traceback", "threading", "subprocess",
+                     "tempfile", "shutil", "glob", "pickle"}
 
 
 def _call_torch(i: "Interpreter", function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -350,6 +354,13 @@ def _construct(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords
     metaclass_call = static_lookup(type(cls), "__call__")
     if isinstance(metaclass_call, types.FunctionType) and type(cls).__module__ not in ("enum", "abc", "typing"):
         return call(i, metaclass_call, (cls, *arguments), keywords)
+    return _make_instance(i, cls, arguments, keywords)
+
+
+def _make_instance(i: "Interpreter", cls: type, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """``type.__call__``."""
+    if isinstance(static_lookup(cls, "__del__"), types.FunctionType):
+        raise GraphBreak("AOT208", f"a {cls.__qualname__} is made, which has a finalizer (__del__)")
     make, initialise = static_lookup(cls, "__new__"), static_lookup(cls, "__init__")
     make = make.__func__ if isinstance(make, staticmethod) else make
     python_new, python_init = isinstance(make, types.FunctionType), isinstance(initialise, types.FunctionType)

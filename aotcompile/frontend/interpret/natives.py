@@ -129,7 +129,7 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
             raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
     result = i.native(function, tuple(given), keywords)
     if isinstance(result, Iterator):
-        i.outside.bind(result, f"an iterator ({type(result).__name__}) leaves the region", i.call_chain())
+        i.outside.bind_iterator(result, f"an iterator ({type(result).__name__}) leaves the region", i.call_chain())
         i.special_methods.remember(result, i.special_methods.called_by(function, tuple(given), keywords))
     if function in (set, frozenset, dict, dict.fromkeys):
         i.compare_keys(result)
@@ -246,6 +246,11 @@ def numpy_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any,
     raise GraphBreak("AOT204", f"numpy.{name} is called")
 
 
+# Functions of the standard library's modules that touch the world, which do not, for plain values.
+_PURE = {"posixpath": {"join", "split", "splitext", "basename", "dirname", "normpath", "isabs", "commonpath", "normcase"},
+         "genericpath": {"commonprefix"}, "json": {"dumps", "loads"}}
+
+
 def standard_library(i: "Interpreter", module: str, function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Python functions of the standard library that touch the world (a break), and copying."""
     if function is copy.copy and arguments and type(i.outside.whole(arguments[0])) in (*CONTAINERS, tuple, frozenset):
@@ -260,5 +265,9 @@ def standard_library(i: "Interpreter", module: str, function: types.FunctionType
         return shallow_copy(i, value) if copies_attributes(value) else i.run_function(function, arguments, keywords)
     if module == "copy":
         return i.run_function(function, tuple(map(i.outside.whole, arguments)), keywords)
+    if function.__name__ in _PURE.get(module, ()) and not keywords:
+        given = fix_deep(i, tuple(map(i.outside.whole_inside, arguments)))
+        if not any(True for _ in tensors_in(given)):
+            return i.plain(function, *given)
     code = "AOT201" if module in ("warnings", "os", "tempfile", "shutil", "glob") else "AOT204"
     raise GraphBreak(code, f"{module}.{function.__qualname__} is called")

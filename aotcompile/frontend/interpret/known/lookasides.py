@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 
 from aotcompile.frontend.interpret import natives
+from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
 from aotcompile.frontend.capture import custom_function
@@ -99,11 +100,28 @@ def _plain_getattribute(i: "Interpreter", owner: Any, name: str) -> Any:
     return value if found else plain_load(i, owner, name, i.outside.path_of(owner), fallback=False)
 
 
+def _metaclass_answer(i: "Interpreter", kind: Any, name: str, asked: Any) -> bool | None:
+    """What a metaclass's ``__instancecheck__`` or ``__subclasscheck__`` written in Python says; None where it has none (libraries' are run)."""
+    method = python_method(kind, name)
+    return None if method is None or is_library_module(method.__module__) else i.truth(i.call(method, (kind, asked), {}))
+
+
+@lookaside(issubclass)
+def _issubclass(i: "Interpreter", kind: Any, kinds: Any) -> bool:
+    if isinstance(kinds, tuple):
+        return any(_issubclass(i, kind, each) for each in kinds)
+    answer = _metaclass_answer(i, kinds, "__subclasscheck__", kind)
+    return bool(i.plain(issubclass, kind, kinds)) if answer is None else answer
+
+
 @lookaside(isinstance)
 def _isinstance(i: "Interpreter", value: Any, kinds: Any) -> bool:
+    if isinstance(kinds, tuple):
+        return any(_isinstance(i, value, kind) for kind in kinds)
+    answer = None if i.type_of(value) is kinds else _metaclass_answer(i, kinds, "__instancecheck__", value)
+    if answer is not None:
+        return answer
     if isinstance(value, torch.Tensor):
-        if isinstance(kinds, tuple):
-            return any(_isinstance(i, value, kind) for kind in kinds)
         if kinds is FakeTensor:          # ours, not the program's
             return False
         if i.type_of(value) is torch.Tensor or kinds is torch.nn.Parameter:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcompile.frontend.interpret.frame import NULL, Returned
 from aotcompile.frontend.interpret.opcodes.table import opcode
-from aotcompile.frontend.capture.signals import UserException
+from aotcompile.frontend.capture.signals import GraphBreak, UserException
 
 if TYPE_CHECKING:
     from aotcompile.frontend.interpret.frame import Frame
@@ -117,6 +117,8 @@ def store_fast_store_fast(i: "Interpreter", f: "Frame", a: tuple[str, str]) -> N
 def delete_fast(i: "Interpreter", f: "Frame", a: str) -> None:
     if a not in f.locals:
         raise _unbound(a)
+    if f.function is i.home and i.is_outside(f.locals[a]) and hasattr(type(f.locals[a]), "__del__"):
+        raise GraphBreak("AOT208", f"a {type(f.locals[a]).__qualname__}, which has a finalizer (__del__), is dropped", kind="statement")
     del f.locals[a]
 
 
