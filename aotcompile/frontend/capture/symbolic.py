@@ -247,6 +247,15 @@ class SymbolTable:
             return float(value)
         return bool(value) if isinstance(value, torch.SymBool) else value
 
+    def decide(self, value: Any) -> Any:
+        """A condition on sizes and numbers as True or False (a guard), which is all that torch's functions take, also in lists and tuples. Other
+        values, and data, as they are."""
+        if isinstance(value, torch.SymBool):
+            return value if self.is_data(value) else bool(value)
+        if type(value) in (tuple, list) and any(isinstance(item, torch.SymBool) for item in value):
+            return type(value)(map(self.decide, value))
+        return value
+
     def fix_numbers(self, value: Any) -> Any:
         """``value`` with the symbols that are plain Python numbers (not sizes, not dynamic) fixed, inside tuples, lists, dicts and slices."""
         if isinstance(value, SYMBOLIC):
@@ -336,8 +345,8 @@ class SymbolTable:
     def encode(self, value: Any, recorder: "GraphRecorder") -> Any:
         """A symbolic number as FX nodes. Forms without nodes fix the value."""
         expression = symbol_expression(value)
-        if isinstance(value, torch.SymBool) and not self.is_data(value):
-            return bool(value)
+        if isinstance(decided := self.decide(value), bool):
+            return decided
         try:
             return self._encode(expression, recorder)
         except NotImplementedError:

@@ -274,7 +274,7 @@ def _from_torch(function: Any, result: Any) -> Any:
 
 
 def _for_torch(i: "Interpreter", value: Any) -> Any:
-    value = i.outside.whole_inside(value)
+    value = i.symbols.decide(i.outside.whole_inside(value))
     if isinstance(value, (types.FunctionType, types.MethodType)) and not (value.__module__ or "").startswith("torch."):
         return i.callback(value)
     return value

@@ -171,7 +171,7 @@ def _refuse_tensor_comparison(arguments: tuple[Any, ...], keywords: dict[str, An
 def native_method(i: "Interpreter", function: Any, owner: Any, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A method of a tensor, or of a built-in container, string or number."""
     if isinstance(owner, torch.Tensor):
-        return i.native(function, arguments, keywords)
+        return i.native(function, tuple(map(i.symbols.decide, arguments)), {k: i.symbols.decide(v) for k, v in keywords.items()})
     if isinstance(owner, str) and name == "format":
         return _format_string(i, owner, arguments, keywords)
     if isinstance(owner, str) and name in ("join", "format_map"):

@@ -82,8 +82,11 @@ def outcome_of(function: Any, arguments: tuple[Any, ...], keywords: dict[str, An
 
 
 def raises(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any, hints: Mapping[Any, int]) -> bool:
-    """Whether eager raises for these sizes, as far as is known."""
-    outcome = outcome_of(function, arguments, keywords, result, hints)
+    """Whether eager raises for these sizes, as far as is known: in the call, or before it where a number given cannot be computed (``1 / size``)."""
+    try:
+        outcome = outcome_of(function, arguments, keywords, result, hints)
+    except ZeroDivisionError:
+        return True
     return outcome is not None and outcome.error is not None
 
 
