@@ -20,6 +20,7 @@ from aotcompile.pipeline.binaries import build_binaries
 from aotcompile.pipeline.garbage import fewer_collections
 from aotcompile.pipeline.retarget import placements, with_own_gpu
 from aotcompile.pipeline.variants import BuiltVariant, build_variant
+import aotcompile.runtime.operators.recurrent  # noqa: F401  (its operators are captured)
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 from aotcompile.runtime.twins.control_flow import plain_form
 from aotcompile.runtime.digest import code_digest, library_code

@@ -342,7 +342,9 @@ def load_variant(package: Package, folder: str, eager: FunctionType) -> Variant:
 
 
 def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
-    plan = json.loads(package.text(f"{folder}/plan.json"))
+    text = package.text(f"{folder}/plan.json")
+    _register_operators(text)
+    plan = json.loads(text)
     if plan.get("schema") != SCHEMA:
         raise Refused(f"AOT606 {folder}/plan.json has schema {plan.get('schema')!r}, this runtime reads {SCHEMA}")
     package.require_libraries(plan.get("libraries", ()))
@@ -376,7 +378,9 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
         return made if isinstance(made, (executor.Graph, executor.WrapperGraph)) else _NativeGraph(made, extension.KernelFailure)
 
     def computation() -> Any:
-        return _execute_text(package.text(f"{folder}/graph.py"), package.path(f"{folder}/graph.py"), {})["computation"]
+        source = package.text(f"{folder}/graph.py")
+        _register_operators(source)
+        return _execute_text(source, package.path(f"{folder}/graph.py"), {})["computation"]
 
     epilogue = functions.get("epilogue")
     if not plan["graphs"]:                                       # the captured graph itself, or what a plug-in makes of it, differentiated by torch
@@ -392,6 +396,12 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
         return _Shared(plan, None, Training(plan, graph("forward"), graph("backward"), computation, part), epilogue, False, kernels)
     # In training no backward graph is made where no output requires grad.
     return _Shared(plan, graph("forward" if plan["training"] else "inference"), None, epilogue, False, kernels)
+
+
+def _register_operators(text: str) -> None:
+    """Give torch the operators of ours that a plan or a graph calls."""
+    if "aotcompile.recurrent_layer" in text:
+        import aotcompile.runtime.operators.recurrent  # noqa: F401  (it registers them)
 
 
 def _plugin(backend: str, context: Context) -> Any:

@@ -1,0 +1,1 @@
+"""Operators of our own that graphs may call: torch.ops.aotcompile. Registered where one is called, and by the compiler."""
