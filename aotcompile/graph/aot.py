@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,8 +16,11 @@ from torch import fx
 
 from aotcompile.frontend.types import CapturedVariant
 from aotcompile.graph import passes
+from aotcompile.graph.autograd.observe import Observed
+from aotcompile.graph.autograd.reached import edge_facts, gradient_groups, outputs_reached, part_of
+from aotcompile.graph.autograd.stages import Stages, cut_in_stages, may_depend
 from aotcompile.graph.errors import UnsupportedGraph
-from aotcompile.graph.record import graph_module, place_of
+from aotcompile.graph.record import graph_module, nodes_of, place_of
 from aotcompile.graph.torch_private import (
     GuardOnDataDependentSymNode,
     aot_trace,
@@ -25,19 +29,20 @@ from aotcompile.graph.torch_private import (
     lazy_graph_modules,
     own_autograd_kernels,
     python_kernels,
+    run_fake,
     torch_state_kept,
 )
 from aotcompile.graph.tracing.checks import Check, insert_checks
 from aotcompile.graph.tracing.device import retarget
-from aotcompile.graph.tracing.inputs import TracingInputs, make_inputs
+from aotcompile.graph.tracing.inputs import TracingInputs, evaluate, make_inputs
 from aotcompile.graph.tracing.partition import Partitioner, gradient_alignment, is_symbolic_number, save_number_tensors, save_values_before_mutation
 from aotcompile.graph.tracing.randomness import keep_random_operators
-from aotcompile.graph.tracing.reached import gradient_groups, outputs_reached
 from aotcompile.graph.tracing.relations import expression_guards
 from aotcompile.graph.tracing.repeated import NotRepeated, RepeatedTracer, worth_it
 from aotcompile.graph.tracing.trace import CapturedFunction
 from aotcompile.graph.tracing.whole import WITH_OWN_DERIVATIVE, whole_kernels
-from aotcompile.graph.types import AtenGraphs, SavedValue
+from aotcompile.graph.types import AtenGraphs, Cuts, SavedValue
+from aotcompile.ir.expression import parse
 from aotcompile.ir.guards import Guard
 
 
@@ -47,7 +52,6 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
     Raises UnsupportedGraph (AOT3xx) where the region must stay eager in this situation; torch's global state is as before either way."""
     function = CapturedFunction(graph_module(variant.nodes), variant.inputs)
     inputs = make_inputs(variant, training=training, running=lambda: function.running)
-    function.environment = inputs.environment
     partitioner, decompositions = Partitioner(), _decompositions()
     stand_in = composed_on_meta() if function.uses_cuda else nullcontext()
     kernels, derivatives = python_kernels(whole_kernels()), own_autograd_kernels(WITH_OWN_DERIVATIVE)
@@ -55,6 +59,13 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
         warnings.simplefilter("always")
         torch.set_grad_enabled(training)
         _enter_captured_state(variant, function.uses_cuda)
+        stages = _cut(variant, function) if training and may_depend(function.graph, variant.output_requires_grad) else None
+        function.environment = inputs.environment
+        if stages is not None:
+            function.cuts = stages.sources
+            partitioner.anchors = len(stages.sources)
+            partitioner.edges = range(len(variant.output_requires_grad), len(variant.output_requires_grad) + stages.edges)
+            inputs.values.extend(_anchors(stages, inputs))
         try:
             repeated = _trace_repeated(variant, function, inputs, decompositions, partitioner, training)
             forward, metadata = repeated or aot_trace(function, inputs.values, inputs.mode, decompositions, partitioner)
@@ -75,7 +86,30 @@ def build_aten_graphs(variant: CapturedVariant, *, training: bool) -> AtenGraphs
                                    place=function.place)
     if repeated is None:
         _check(metadata, variant, training)
-    return _finish(variant, inputs, forward, partitioner, metadata, function.checks)
+    cuts = Cuts(nodes_of(function.graph), stages.sources, stages.result_stages, stages.cut_stages) if stages is not None else None
+    return _finish(variant, inputs, forward, partitioner, metadata, function.checks, cuts)
+
+
+def _cut(variant: CapturedVariant, function: CapturedFunction) -> Stages | None:
+    """Cuts the function's graph where results are computed from each other; None where none is."""
+    inputs = make_inputs(variant, training=True, running=lambda: function.running)
+    observed, state = Observed(), torch.is_grad_enabled()
+    function.observer = observed
+    try:
+        run_fake(function, inputs.values, inputs.mode)
+    except Exception:  # noqa: BLE001  the tracing that follows meets the same error and says what it means
+        return None
+    finally:
+        function.observer = None
+        torch.set_grad_enabled(state)
+        _enter_captured_state(variant, function.uses_cuda)
+    return cut_in_stages(function.graph, observed, [facts.name for facts in variant.symbols])
+
+
+def _anchors(stages: Stages, inputs: TracingInputs) -> list[torch.Tensor]:
+    with inputs.mode:
+        return [torch.empty([size if isinstance(size, int) else evaluate(parse(size), inputs.sizes) for size in sizes], dtype=dtype, device=device,
+                            requires_grad=True) for sizes, dtype, device in stages.kinds]
 
 
 def _trace_repeated(variant: CapturedVariant, function: CapturedFunction, inputs: TracingInputs, decompositions: dict[Any, Any],
@@ -87,14 +121,16 @@ def _trace_repeated(variant: CapturedVariant, function: CapturedFunction, inputs
         return None
     state = torch.is_grad_enabled()
     try:
-        result = RepeatedTracer(inputs.mode, decompositions, function.around).run(program, inputs.values, training)
+        given = inputs.values[:len(variant.inputs)]
+        result = RepeatedTracer(inputs.mode, decompositions, function.around, function.cuts).run(program, given, training)
     except NotRepeated:
         torch.set_grad_enabled(state)
         _enter_captured_state(variant, function.uses_cuda)
         return None
     if not training:
         return result.graph, result.metadata
-    joint_inputs = (inputs.values, result.tangents)
+    partitioner.anchors = 0                                      # the tracer needs none
+    joint_inputs = (given, result.tangents)
     forward, _ = partitioner(result.graph, joint_inputs, num_fwd_outputs=len(result.metadata.output_info), static_lifetime_input_indices=[])
     return forward, result.metadata
 
@@ -139,16 +175,16 @@ def _check(metadata: Any, variant: CapturedVariant, training: bool) -> None:
 
 
 def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphModule, partitioner: Partitioner, metadata: Any,
-            checks: list[Check]) -> AtenGraphs:
+            checks: list[Check], cuts: Cuts | None) -> AtenGraphs:
     backward = partitioner.backward
-    output_count = len(metadata.output_info) - len(checks)
+    output_count = len(metadata.output_info) - len(checks) - len(partitioner.edges)
     tangents: tuple[int, ...] = ()
     if backward is not None:
         if partitioner.output_count != output_count + len(checks):
             raise UnsupportedGraph("AOT302", f"the forward graph has {partitioner.output_count} outputs where the region has {output_count}.")
         tangents = tuple(number for number, information in enumerate(metadata.output_info)
                          if information.requires_grad and issubclass(information.raw_type, torch.Tensor))
-        gradient_alignment(backward, len(variant.inputs))
+        gradient_alignment(backward, len(variant.inputs) + (len(cuts.sources) if cuts else 0))
         save_number_tensors(forward, backward, output_count + len(checks))
     insert_checks(forward, checks, output_count)
     graphs = [forward] if backward is None else [forward, backward]
@@ -158,7 +194,7 @@ def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphMo
     passes.insert_size_checks(forward, inputs.environment)
     passes.restore_output_strides(forward, variant.output_strides, inputs.mode)
     if backward is not None:
-        passes.accept_tangents(forward, backward, tangents, inputs.mode)
+        passes.accept_tangents(forward, backward, tangents, output_count, inputs.mode)
         save_values_before_mutation(forward, output_count)
     names = passes.rename_nodes(forward, [given.name for given in variant.inputs])
     if backward is not None:
@@ -167,9 +203,20 @@ def _finish(variant: CapturedVariant, inputs: TracingInputs, forward: fx.GraphMo
     if any(given.facts is not None and given.facts.device != "cpu" for given in variant.inputs):
         for graph in graphs:
             retarget(graph, inputs.mode)
-    reached = outputs_reached(backward, tangents) if backward is not None else ()
-    groups = gradient_groups(backward, reached, tangents) if backward is not None else ()
-    return AtenGraphs(forward, backward, _saved(forward, output_count), output_count, tangents, guards, reached, groups)
+    graphs_of = AtenGraphs(forward, backward, _saved(forward, output_count), output_count, tangents, guards)
+    return graphs_of if backward is None else _in_groups(graphs_of, backward, len(variant.inputs), cuts)
+
+
+def _in_groups(graphs: AtenGraphs, backward: fx.GraphModule, input_count: int, cuts: Cuts | None) -> AtenGraphs:
+    reached = outputs_reached(backward, graphs.tangents, cuts, input_count)
+    groups = gradient_groups(backward, reached, graphs.tangents, cuts)
+    if cuts is not None:
+        cuts = replace(cuts, edges=edge_facts(backward, graphs.tangents, graphs.output_count))
+    if len(groups) == 1:
+        return replace(graphs, reached=reached, groups=groups, cuts=cuts)
+    found = [part_of(backward, group.inputs, group.needed) for group in groups]
+    groups = tuple(replace(group, needed=needed) for group, (_, needed) in zip(groups, found))
+    return replace(graphs, reached=reached, groups=groups, parts=tuple(part for part, _ in found), cuts=cuts)
 
 
 def _places(graph: fx.GraphModule) -> None:

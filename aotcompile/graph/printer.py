@@ -11,7 +11,10 @@ import torch
 
 from aotcompile.frontend.types import NodeRecord, Reference
 from aotcompile.graph import targets
+from aotcompile.graph.autograd.cut import cut
 from aotcompile.graph.errors import UnsupportedGraph
+
+CUT = targets.name_of(cut)
 
 
 class FunctionPrinter:
@@ -27,7 +30,8 @@ class FunctionPrinter:
 
     def text(self, records: Sequence[NodeRecord], header: str) -> str:
         """The whole module's text: ``header`` (comment lines), imports, the function."""
-        taken = {"torch", *(record.target.partition(":")[0].split(".")[0] for record in records if record.operation == "call_function")}
+        cuts = ["cut"] if any(record.target == CUT for record in records) else []
+        taken = {"torch", *cuts, *(record.target.partition(":")[0].split(".")[0] for record in records if record.operation == "call_function")}
         for record in records:
             name = record.name
             while keyword.iskeyword(name) or name in taken or name in targets.BUILTIN_NAMES:
@@ -36,6 +40,8 @@ class FunctionPrinter:
             self.names[record.name] = name
         body = self._body(records)
         parameters = [self._parameter(r) for r in records if r.operation == "placeholder"]
+        if cuts:
+            parameters.append("cut=lambda value, number: value")
         line = f"def {self.function}({', '.join(parameters)}):"
         if len(line) > 120:
             line = f"def {self.function}(\n" + "".join(f"    {p},\n" for p in parameters) + "):"
@@ -75,6 +81,8 @@ class FunctionPrinter:
             return f"{self.operand(arguments[0])}.{record.target}({self.call_arguments(arguments[1:], keywords)})"
         module, _, qualname = record.target.partition(":")
         function = targets.resolve(record.target)
+        if function is cut:
+            return f"cut({self.call_arguments(arguments, keywords)})"
         if module == "_operator" and qualname == "getitem" and not keywords:
             return f"{self.operand(arguments[0])}[{self.index(arguments[1])}]"
         if function in targets.INFIX and len(arguments) == 2 and not keywords:

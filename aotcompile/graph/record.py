@@ -16,7 +16,7 @@ from torch import fx
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, Reference
 from aotcompile.graph import targets
 from aotcompile.graph.errors import UnsupportedGraph
-from aotcompile.graph.printer import FunctionPrinter
+from aotcompile.graph.printer import CUT, FunctionPrinter
 from aotcompile.ir.expression import Integer, maximum, multiply, parse
 
 
@@ -114,6 +114,8 @@ def graph_source(variant: CapturedVariant) -> str:
 
     header = f"# {variant.region}, as captured: {variant.operator_count} operators.\n"
     header += "".join(f"#   {name} = {given.path}\n" for name, given in inputs.items())
+    if any(record.target == CUT for record in variant.nodes):
+        header += "# cut(value, number): a node of autograd's graph ends; `value` as the next ones take it.\n"
     return FunctionPrinter("computation", annotation).text(variant.nodes, header)
 
 

@@ -25,7 +25,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 __all__ = ["FakeTensor", "FakeTensorMode", "GuardOnDataDependentSymNode", "ShapeEnv", "ValueRanges", "bound_sympy", "fx_traceback",
            "define_size_symbol", "expression_as_traced",
            "aot_trace", "trace_functional", "graph_module", "lazy_graph_modules", "new_names", "identify_symbols", "size_hint", "hints_of",
-           "torch_state_kept", "min_cut_partition", "python_kernels", "own_autograd_kernels",
+           "torch_state_kept", "run_fake", "min_cut_partition", "python_kernels", "own_autograd_kernels",
            "composed_on_meta", "upsample_size", "no_dispatch_modes"]
 
 # sympy names that torch reads as other kinds of symbols (unbacked ints and floats, precomputed sizes): not for sizes of inputs.
@@ -293,6 +293,13 @@ def aot_trace(module: torch.nn.Module, inputs: Sequence[Any], mode: FakeTensorMo
                               partition_fn=partition, decompositions=decompositions, keep_inference_input_mutations=True)
     [result] = captured
     return result
+
+
+def run_fake(function: Callable[..., Any], inputs: Sequence[Any], mode: FakeTensorMode) -> Any:
+    """``function`` on fake ``inputs`` as AOTAutograd runs it, without tracing it."""
+    from torch._dispatch.python import enable_python_dispatcher
+    with mode, enable_python_dispatcher():
+        return function(*inputs)
 
 
 def trace_functional(function: Callable[..., Sequence[Any]], inputs: Sequence[torch.Tensor], mode: FakeTensorMode,

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dis
 import io
 from collections.abc import Sequence
+from fnmatch import fnmatch
 
 from aotcompile.base.diagnostic import Diagnostic, UsageError
 from aotcompile.frontend.record.source import defined_as
@@ -13,7 +14,7 @@ from aotcompile.pipeline.functions import EntryGroup
 from aotcompile.pipeline.variants import build_variant
 
 STAGES = ("source", "bytecode", "regions", "graph", "aten", "ir", "schedule", "cpp", "triton", "wrapper", "guards", "plan")
-_FILES = {"graph": ("graph.py",), "aten": ("forward.py", "backward.py"), "cpp": ("kernels.cpp",), "triton": ("kernels.py",),
+_FILES = {"graph": ("graph.py",), "aten": ("forward.py", "backward*.py"), "cpp": ("kernels.cpp",), "triton": ("kernels.py",),
           "wrapper": ("wrapper.py",), "guards": ("guards.py",), "plan": ("plan.json",)}
 
 
@@ -33,7 +34,7 @@ def stage_text(function: FunctionResult, groups: Sequence[EntryGroup], stage: st
             if isinstance(built, Diagnostic):
                 parts.append(f"# {built}\n")
             elif stage in _FILES:
-                parts.extend(built.texts[name] for name in _FILES[stage] if name in built.texts)
+                parts.extend(text for name, text in built.texts.items() if any(fnmatch(name, wanted) for wanted in _FILES[stage]))
             else:
                 parts.append(built.stages.get(stage, ""))
     return "\n".join(parts)

@@ -3,7 +3,7 @@
     trace(f, example_inputs=...) -> Traced -> .lower() -> Lowered -> .schedule() -> Scheduled -> .generate() -> Generated
 
 Each has ``as_text()``, ``verify()`` (well-formedness of what it holds; raises on a defect) and ``diagnostics``. A variant is one region in one
-situation; its ATen graphs are named "inference", or "forward" and "backward".
+situation; its ATen graphs are named "inference", or "forward" and "backward" ("backward_0", ... where it is several nodes of autograd's graph).
 """
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Traced:
             except UnsupportedGraph as unsupported:
                 diagnostics += unsupported.diagnostics
                 continue
-            modules = {"forward": graphs.forward, "backward": graphs.backward} if graphs.backward is not None else {"inference": graphs.forward}
-            programs += [(variant.region, lower_graph(module, name=name)) for name, module in modules.items() if module is not None]
+            named = graphs.named(training=graphs.backward is not None)
+            programs += [(variant.region, lower_graph(module, name=name)) for name, module in named.items()]
         return Lowered(tuple(programs), tuple(diagnostics))
 
 

@@ -31,6 +31,7 @@ from aotcompile.schedule.types import Schedule
 
 STAGES = ("graph", "aten", "ir", "schedule", "cpp", "triton", "wrapper", "guards", "plan")
 PLAN_SCHEMA = 1
+IN_STAGES = 2                               # a plan with several nodes of autograd's graph, each with its own backward graph
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ def _build_variant(variant: CapturedVariant, backend: str, language: str) -> Bui
         return _finish(variant, texts, {}, None, None, training, backend)
     graphs = build_aten_graphs(variant, training=training)
     variant = replace(variant, guards=(*variant.guards, *graphs.guards))
-    modules = {"forward": graphs.forward, "backward": graphs.backward} if training else {"inference": graphs.forward}
+    if graphs.cuts is not None:
+        texts["graph.py"] = graph_source(replace(variant, nodes=graphs.cuts.nodes))
     programs: dict[str, Program] = {}
-    for name, module in modules.items():
-        if module is not None:
-            texts["backward.py" if name == "backward" else "forward.py"] = aten_source(module, name)
-            programs[name] = lower_graph(module, name=name, library_only=backend == "aot_eager")
+    for name, module in graphs.named(training).items():
+        texts["forward.py" if name == "inference" else f"{name}.py"] = aten_source(module, name)
+        programs[name] = lower_graph(module, name=name, library_only=backend == "aot_eager")
     schedules = {name: make_schedule(program, backend="cpp" if language == "cpp" else "triton") for name, program in programs.items()}
     kernels = _kernels(schedules, language)
     stages = {"ir": "\n".join(map(program_text, programs.values())), "schedule": "\n".join(map(schedule_text, schedules.values()))}
@@ -107,7 +108,7 @@ def _finish(variant: CapturedVariant, texts: dict[str, str], plans: dict[str, Pl
 def plan_text(variant: CapturedVariant, plans: dict[str, PlanGraph], graphs: AtenGraphs | None, training: bool, backend: str) -> str:
     """plan.json. Lists one entry per line, so that a diff can be read."""
     data: dict[str, Any] = {
-        "schema": PLAN_SCHEMA,
+        "schema": IN_STAGES if graphs and graphs.parts else PLAN_SCHEMA,
         "region": variant.region,
         "backend": backend,
         "inputs": [{"name": i.name, "kind": i.kind, "path": i.path.as_json(), "facts": i.facts.as_json() if i.facts else None, "number": i.number,
@@ -125,6 +126,8 @@ def plan_text(variant: CapturedVariant, plans: dict[str, PlanGraph], graphs: Ate
         "tangents": list(graphs.tangents) if graphs else [],
         **({"reached": [list(outputs) for outputs in graphs.reached], "groups": [asdict(group) for group in graphs.groups]}
            if graphs and graphs.groups else {}),
+        **({"cuts": [list(source) for source in graphs.cuts.sources], "edges": [asdict(edge) for edge in graphs.cuts.edges]}
+           if graphs and graphs.cuts else {}),
         "output_count": graphs.output_count if graphs else len(variant.output_requires_grad),
     }
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in data.items()) + "\n}\n"

@@ -122,7 +122,7 @@ class Runtime:
 
 # ---- plan.json ----------------------------------------------------------------------------------------------------------------------------
 
-def _sizes(texts: Sequence[int | str]) -> Callable[[dict[str, int]], tuple[int, ...]]:
+def sizes_of(texts: Sequence[int | str]) -> Callable[[dict[str, int]], tuple[int, ...]]:
     """Sizes of a plan as a function of the symbols."""
     if all(isinstance(text, int) for text in texts):
         fixed = tuple(int(text) for text in texts)
@@ -131,7 +131,7 @@ def _sizes(texts: Sequence[int | str]) -> Callable[[dict[str, int]], tuple[int, 
     return lambda symbols: tuple([code if isinstance(code, int) else evaluate(code, symbols) for code in codes])
 
 
-def _dtype(name: str) -> torch.dtype:
+def dtype_of(name: str) -> torch.dtype:
     dtype = getattr(torch, name.removeprefix("torch."), None)
     if not isinstance(dtype, torch.dtype):
         from aotcompile.runtime.guards import DTYPES
@@ -157,7 +157,7 @@ def _argument(form: Any) -> Callable[[Values, dict[str, int]], Any]:
         code = expression(str(value))
         return lambda values, symbols: evaluate(code, symbols)
     constants: dict[str, Callable[[], Any]] = {
-        "dtype": lambda: _dtype(value), "device": lambda: torch.device(value), "layout": lambda: getattr(torch, value.removeprefix("torch.")),
+        "dtype": lambda: dtype_of(value), "device": lambda: torch.device(value), "layout": lambda: getattr(torch, value.removeprefix("torch.")),
         "memory_format": lambda: getattr(torch, value.removeprefix("torch.")), "complex": lambda: complex(*map(float, value)),
         "float": lambda: float(value)}
     if kind not in constants:
@@ -217,16 +217,16 @@ class Graph:
         return build(step)
 
     def _allocate(self, step: Mapping[str, Any]) -> Step:
-        name, dtype, device = step["name"], _dtype(step["dtype"]), step["device"]
-        sizes, strides = _sizes(step["sizes"]), _sizes(step["strides"])
+        name, dtype, device = step["name"], dtype_of(step["dtype"]), step["device"]
+        sizes, strides = sizes_of(step["sizes"]), sizes_of(step["strides"])
 
         def run(values: Values, symbols: dict[str, int]) -> None:
             values[name] = Runtime.empty(sizes(symbols), strides(symbols), dtype, device)
         return run
 
     def _view(self, step: Mapping[str, Any]) -> Step:
-        name, base, dtype = step["name"], step["base"], _dtype(step["dtype"])
-        sizes, strides, offset = _sizes(step["sizes"]), _sizes(step["strides"]), _sizes([step["offset"]])
+        name, base, dtype = step["name"], step["base"], dtype_of(step["dtype"])
+        sizes, strides, offset = sizes_of(step["sizes"]), sizes_of(step["strides"]), sizes_of([step["offset"]])
 
         def run(values: Values, symbols: dict[str, int]) -> None:
             values[name] = Runtime.view(values[base], sizes(symbols), strides(symbols), offset(symbols)[0], dtype)
@@ -235,7 +235,7 @@ class Graph:
     def _kernel(self, step: Mapping[str, Any]) -> Step:
         if step.get("grid") is not None:
             raise UnsupportedPlan("a GPU kernel needs the native executor")
-        kernel, buffers, sizes, launch = step["kernel"], step["buffers"], _sizes(step["sizes"]), self._runtime.launch
+        kernel, buffers, sizes, launch = step["kernel"], step["buffers"], sizes_of(step["sizes"]), self._runtime.launch
 
         def run(values: Values, symbols: dict[str, int]) -> None:
             launch(kernel, [values[name] for name in buffers], sizes(symbols))
@@ -246,7 +246,7 @@ class Graph:
         arguments = [_argument(form) for form in step["arguments"]]
         keywords = {name: _argument(form) for name, form in step["keywords"].items()}
         results = step["results"]
-        strides = [None if declared is None else _sizes(declared) for declared in step.get("strides") or [None] * len(results)]
+        strides = [None if declared is None else sizes_of(declared) for declared in step.get("strides") or [None] * len(results)]
 
         def run(values: Values, symbols: dict[str, int]) -> None:
             result = operator(*[a(values, symbols) for a in arguments], **{name: a(values, symbols) for name, a in keywords.items()})

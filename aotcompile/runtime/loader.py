@@ -35,6 +35,7 @@ from aotcompile.runtime.guards import Context, Guards, UnsupportedPlan
 from aotcompile.runtime.stub import Region, Variant
 
 SCHEMA = 1
+PLAN_SCHEMAS = (1, 2)                                            # 2: several nodes of autograd's graph have a backward graph each
 NATIVE_PROTOCOL = 1
 NATIVE_MODULE = "_aotcompile_native"
 TORCH_VERSIONS = ((2, 11), (2, 14))
@@ -345,8 +346,8 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
     text = package.text(f"{folder}/plan.json")
     _register_operators(text)
     plan = json.loads(text)
-    if plan.get("schema") != SCHEMA:
-        raise Refused(f"AOT606 {folder}/plan.json has schema {plan.get('schema')!r}, this runtime reads {SCHEMA}")
+    if plan.get("schema") not in PLAN_SCHEMAS:
+        raise Refused(f"AOT606 {folder}/plan.json has schema {plan.get('schema')!r}, this runtime reads {', '.join(map(str, PLAN_SCHEMAS))}")
     package.require_libraries(plan.get("libraries", ()))
     for name in ("guards.py", "wrapper.py"):
         if package.has(f"{folder}/{name}"):
@@ -366,15 +367,9 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
             if name not in functions and has_wrapper:
                 functions.update(_wrapper(package, folder, context, epilogue_only=False))
             return executor.WrapperGraph(functions[name], kernels) if name in functions else executor.Graph(plan["graphs"][name], kernels)
-        return executable(plan["graphs"][name], python)
-
-    def part(steps: dict[str, Any]) -> Any:
-        return executable(steps, lambda: executor.Graph(steps, kernels))
-
-    def executable(steps: dict[str, Any], python: Callable[[], Any]) -> Any:
         if on_gpu:                                               # launches go through the CUDA driver
             return python()
-        made = _entry(extension, "Graph", python, steps, kernels.addresses())
+        made = _entry(extension, "Graph", python, plan["graphs"][name], kernels.addresses())
         return made if isinstance(made, (executor.Graph, executor.WrapperGraph)) else _NativeGraph(made, extension.KernelFailure)
 
     def computation() -> Any:
@@ -392,8 +387,8 @@ def _load_shared(package: Package, folder: str, context: Context) -> _Shared:
             outputs: Sequence[Any] = function(*inputs)
             return outputs
         return _Shared(plan, captured, None, epilogue, True, kernels)
-    if plan["training"] and "backward" in plan["graphs"]:
-        return _Shared(plan, None, Training(plan, graph("forward"), graph("backward"), computation, part), epilogue, False, kernels)
+    if plan["training"] and any(name.startswith("backward") for name in plan["graphs"]):
+        return _Shared(plan, None, Training(plan, graph, computation), epilogue, False, kernels)
     # In training no backward graph is made where no output requires grad.
     return _Shared(plan, graph("forward" if plan["training"] else "inference"), None, epilogue, False, kernels)
 

@@ -425,7 +425,7 @@ def test_gradients_come_in_the_layout_of_the_outputs(traced: tuple[int, ...]) ->
         result.meta["val"] = torch.empty(4, 2, 3).permute(2, 1, 0)
         tangent.meta["val"] = torch.empty_strided((3, 2, 4), traced)
     made = fx.GraphModule({}, backward)
-    passes.accept_tangents(fx.GraphModule({}, forward), made, [0], mode)
+    passes.accept_tangents(fx.GraphModule({}, forward), made, [0], 1, mode)
     assert tangent.meta["val"].stride() == result.meta["val"].stride()
     [product] = made.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
     assert product.args[0].meta["val"].stride() == traced

@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits as criterion
 
 import aotcompile
-from aotcompile.runtime.autograd_groups import part_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -82,15 +81,3 @@ def test_each_output_goes_back_to_its_own_inputs(backend: str) -> None:
     for each in (mine, plain):
         each[1].sum().backward()
     torch.testing.assert_close(last.weight.grad, torch.autograd.grad(two_layers(first, last, x, y)[1].sum() * 2, last.weight)[0])
-
-
-def test_parts() -> None:
-    def call(given: str, made: str) -> dict[str, Any]:
-        return {"step": "call", "operator": "aten.neg.default", "arguments": [{"buffer": given}], "keywords": {}, "results": [made], "strides": [None]}
-
-    view = {"step": "view", "name": "b_view", "base": "b", "dtype": "float32", "sizes": [1], "strides": [1], "offset": 0}
-    graph = {"inputs": ["saved", "one", "two"], "symbols": [], "steps": [call("one", "a"), call("two", "b"), view, {"step": "free", "name": "a"}],
-             "outputs": [{"buffer": "a"}, {"buffer": "b_view"}, {"constant": None}]}
-    part = part_of(graph, [1])
-    assert part.inputs == (2,) and part.graph["inputs"] == ["two"] and part.graph["steps"] == [call("two", "b"), view]
-    assert part.graph["outputs"] == [{"constant": None}, {"buffer": "b_view"}, {"constant": None}]

@@ -35,14 +35,17 @@ def restore_output_strides(module: fx.GraphModule, expected: Sequence[Strides], 
     module.recompile()
 
 
-def accept_tangents(forward: fx.GraphModule, backward: fx.GraphModule, tangents: Sequence[int], mode: Any) -> None:
-    """Make the backward graph take the gradients of the outputs numbered ``tangents``, its last inputs, in the strides that the outputs have.
+def accept_tangents(forward: fx.GraphModule, backward: fx.GraphModule, tangents: Sequence[int], output_count: int, mode: Any) -> None:
+    """Make the backward graph take the gradients of the outputs numbered ``tangents``, its last inputs, in the strides that the outputs have. What is
+    counted on behind the ``output_count`` outputs has no strides of its own.
 
     Raises UnsupportedGraph (AOT302) where no copy gives the layout that was traced."""
     outputs = list(forward.graph.output_node().args[0])
     placeholders = list(backward.graph.find_nodes(op="placeholder"))
     first = next(node for node in backward.graph.nodes if node.op != "placeholder")
     for number, node in zip(tangents, placeholders[len(placeholders) - len(tangents):], strict=True):
+        if number >= output_count:
+            continue
         traced, given = node.meta["val"], outputs[number].meta["val"]
         if not isinstance(given, torch.Tensor) or _same_strides(traced, given):
             continue

@@ -26,6 +26,7 @@ class TracingInputs:
     environment: SizeEnvironment
     values: list[Any]
     symbols: dict[str, sympy.Symbol]
+    sizes: dict[str, Any]                   # symbol -> SymInt
 
 
 def make_inputs(variant: CapturedVariant, *, training: bool, running: Callable[[], str]) -> TracingInputs:
@@ -47,7 +48,7 @@ def make_inputs(variant: CapturedVariant, *, training: bool, running: Callable[[
     numbers = {facts.input: sizes[facts.name] for facts in variant.symbols if facts.dimension < 0}
     with mode:
         values = [numbers[number] if number in numbers else _fake(given, sizes, training) for number, given in enumerate(variant.inputs)]
-    return TracingInputs(mode, environment, values, symbols)
+    return TracingInputs(mode, environment, values, symbols, sizes)
 
 
 def _fake(given: GraphInput, sizes: dict[str, Any], training: bool) -> torch.Tensor:

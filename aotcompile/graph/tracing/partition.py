@@ -17,17 +17,41 @@ aten = torch.ops.aten
 
 
 class Partitioner:
-    """AOTAutograd's ``partition_fn``; keeps the two graphs. ``output_count``: outputs of the forward graph that are not saved values."""
+    """AOTAutograd's ``partition_fn``; keeps the two graphs. ``output_count``: outputs of the forward graph that are not saved values.
+
+    Where the graph is cut in stages, what only autograd's graph needs is taken out first: ``anchors``, the last inputs, and ``edges``, the numbers
+    of outputs."""
 
     def __init__(self) -> None:
         self.forward: fx.GraphModule | None = None
         self.backward: fx.GraphModule | None = None
         self.output_count = 0
+        self.anchors = 0
+        self.edges = range(0)
 
     def __call__(self, joint: fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+        num_fwd_outputs -= len(self.edges)
         self.output_count = num_fwd_outputs
+        if self.anchors:
+            _without_stand_ins(joint, self.anchors, self.edges)
         self.forward, self.backward = torch_private.min_cut_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
         return self.forward, self.backward
+
+
+def _without_stand_ins(joint: fx.GraphModule, anchors: int, edges: range) -> None:
+    output = joint.graph.output_node()
+    results = list(output.args[0])                                                            # type: ignore[arg-type]
+    output.args = (type(output.args[0])(results[:edges.start] + results[edges.stop:]),)       # type: ignore[call-arg]
+    placeholders = [node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("primals")]
+    unused = [*(results[number] for number in edges), *(user for node in placeholders[len(placeholders) - anchors:] for user in node.users)]
+    for node in unused:
+        if not node.users:
+            joint.graph.erase_node(node)
+    for node in placeholders[len(placeholders) - anchors:]:
+        if node.users:
+            raise UnsupportedGraph("AOT302", f"the graph of autograd cannot be cut: {next(iter(node.users)).name} reads an anchor.")
+        joint.graph.erase_node(node)
+    joint.recompile()
 
 
 def is_symbolic_number(node: fx.Node) -> bool:

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from aotcompile.graph.autograd.cut import cut
+from aotcompile.graph.autograd.stages import Source
 from aotcompile.graph.torch_private import FakeTensorMode, graph_module, trace_functional
 from aotcompile.graph.tracing.checks import CHECKS
 
@@ -108,10 +110,13 @@ class Result:
 
 
 class RepeatedTracer:
-    """Builds the graph of one captured program. ``around`` gives the context in which operators run."""
+    """Builds the graph of one captured program. ``around`` gives the context in which operators run; ``cuts``: what the program's cuts are of."""
 
-    def __init__(self, mode: FakeTensorMode, decompositions: dict[Any, Any], around: Callable[[fx.Node], AbstractContextManager[Any]]) -> None:
-        self._mode, self._decompositions, self._around = mode, decompositions, around
+    def __init__(self, mode: FakeTensorMode, decompositions: dict[Any, Any], around: Callable[[fx.Node], AbstractContextManager[Any]],
+                 cuts: Sequence[Source] = ()) -> None:
+        self._mode, self._decompositions, self._around, self._cuts = mode, decompositions, around, cuts
+        self._later: list[Value] = []                             # by cut: the value as later stages see it
+        self._edges: dict[int, Value] = {}
         self.graph = fx.Graph()
         self.root = torch.nn.Module()
         self._memory: dict[Any, Traced] = {}
@@ -143,7 +148,8 @@ class RepeatedTracer:
         results = [value.node for value in outputs]
         tangents: list[torch.Tensor] = []
         if training:
-            gradients, tangents = self._backward(outputs, placeholders)
+            outputs += self._edges.values()
+            gradients, tangents = self._backward(outputs, [*placeholders, *self._later])
             results += gradients
         self.graph.output(tuple(results))
         facts = [SimpleNamespace(requires_grad=value.requires_grad, raw_type=torch.Tensor) for value in outputs]
@@ -159,6 +165,8 @@ class RepeatedTracer:
         if node.target is operator.getitem and not isinstance(container := self._values.get(node.args[0]), Value):     # type: ignore[arg-type]
             return container[node.args[1]]
         arguments, keywords = self._argument(node.args), self._argument(node.kwargs)
+        if node.target is cut:
+            return self._cut(*arguments)
         if name in _STATE:
             return self._state(node, arguments, keywords)
         if _autocast():
@@ -182,6 +190,13 @@ class RepeatedTracer:
         if traced is None:
             traced = self._memory[key] = self._trace_forward(run, operands)
         return self._apply(node, key, run, traced, operands)
+
+    def _cut(self, value: Value, number: int) -> Value:
+        kind, place = self._cuts[number]
+        if kind == "edge":
+            self._edges.setdefault(place, value)
+        self._later.append(Value(value.node, value.fake, value.requires_grad))
+        return self._later[number]
 
     def _state(self, node: fx.Node, arguments: Any, keywords: Any) -> Any:
         with self._around(node):

@@ -5,7 +5,7 @@ scalar's type promotion and on whose value nothing is decided. Where it is used 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Sequence
 
@@ -14,6 +14,8 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 
 from aotcompile.frontend.types import GraphInput
+from aotcompile.graph.autograd.cut import Cut, Edge, cut
+from aotcompile.graph.autograd.stages import Source
 from aotcompile.graph.errors import UnsupportedGraph
 from aotcompile.graph.tracing.attention import fused_attention, in_fused_layout
 from aotcompile.graph.tracing.checks import Check, KeepChecks
@@ -22,8 +24,9 @@ from aotcompile.graph.tracing.inputs import STAND_IN
 
 
 class CapturedFunction(torch.nn.Module):
-    """``forward(*inputs)`` is the captured graph; ``running`` is the base name of the operator being run ("squeeze"); ``checks``: what is to be
-    checked of the last results, which are added to those of the graph."""
+    """``forward(*inputs, *anchors)`` is the captured graph; ``running`` is the base name of the operator being run ("squeeze"); ``checks``: what is
+    to be checked of the last results, which are added to those of the graph. Where the graph is cut (``cuts``), there is an anchor for each cut, and
+    the edges are results too, before what is checked. ``observer`` sees every node and its value."""
 
     def __init__(self, graph: fx.GraphModule, inputs: Sequence[GraphInput]) -> None:
         super().__init__()
@@ -35,17 +38,20 @@ class CapturedFunction(torch.nn.Module):
         self.environment: ShapeEnv | None = None
         self.first_symbols: list[int] = []                        # per run: how many symbols for data had been made before it
         self.checks: list[Check] = []
+        self.cuts: Sequence[Source] = ()
+        self.observer: Callable[[fx.Node, Any], None] | None = None
 
     @property
     def graph(self) -> fx.Graph:
         return self._graph[0].graph
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        count = len(self._is_number)
         values = [value.item() if number and isinstance(value, torch.Tensor) else value
-                  for value, number in zip(inputs, self._is_number, strict=True)]
+                  for value, number in zip(inputs[:count], self._is_number, strict=True)]
         if self.environment is not None:
             self.first_symbols.append(self.environment.unbacked_symint_counter)
-        interpreter = _Interpreter(self._graph[0], self)
+        interpreter = _Interpreter(self._graph[0], self, inputs[count:])
         device = StandInDevice() if self.uses_cuda else nullcontext()
         kept = KeepChecks(torch.is_grad_enabled())
         with fx_traceback.preserve_node_meta(), torch.autograd.detect_anomaly(check_nan=False), device, kept:
@@ -55,8 +61,7 @@ class CapturedFunction(torch.nn.Module):
                 self.running = ""
                 interpreter.leave_open_blocks()
         self.checks = kept.found
-        return (*(result if isinstance(result, (tuple, list)) else (result,)), *kept.tensors)
-
+        return (*(result if isinstance(result, (tuple, list)) else (result,)), *interpreter.edges.values(), *kept.tensors)
 
     @contextmanager
     def around(self, node: fx.Node) -> Iterator[None]:
@@ -78,14 +83,26 @@ class CapturedFunction(torch.nn.Module):
 
 
 class _Interpreter(fx.Interpreter):
-    def __init__(self, module: fx.GraphModule, owner: CapturedFunction) -> None:
+    def __init__(self, module: fx.GraphModule, owner: CapturedFunction, anchors: Sequence[torch.Tensor]) -> None:
         super().__init__(module, garbage_collect_values=True)
-        self._owner = owner
+        self._owner, self._anchors = owner, anchors
         self._open_blocks: list[Any] = []
+        self.edges: dict[int, torch.Tensor] = {}
+
+    def call_function(self, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if target is not cut:
+            return super().call_function(target, arguments, keywords)
+        value, number = arguments
+        kind, place = self._owner.cuts[number]
+        if kind == "edge" and place not in self.edges:
+            self.edges[place] = Edge.apply(value)
+        return Cut.apply(value, self._anchors[number])
 
     def run_node(self, node: fx.Node) -> Any:
         name = self._owner.note(node)
         result = super().run_node(node)
+        if self._owner.observer is not None:
+            self._owner.observer(node, result)
         if node.op == "call_function" and name == "_enter_autocast":
             self._open_blocks.append(result)
         elif node.op == "call_function" and name == "_exit_autocast":
