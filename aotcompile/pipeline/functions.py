@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.base.span import Span
 from aotcompile.frontend.bytecode import bytecode_source
+from aotcompile.frontend.record.decorated import inside_decorators
 from aotcompile.frontend.record.driver import EntryCalls, Frontend, Situation
 from aotcompile.frontend.record.recorder import Tools
 from aotcompile.frontend.record.source import function_source
@@ -62,23 +63,25 @@ def analyze(groups: Sequence[EntryGroup], *, run: bool, package: str = "") -> An
     extra: list[FunctionResult] = []
     digests: dict[tuple[str, str], str] = {}
     digest_of = _remembered_digests()
+
+    def rewritten(module: str) -> bool:
+        return bool(package) and f"{module}.".startswith(f"{package}.")
+
     for group in groups:
-        digest = digest_of(group.function.__code__)
-        source = function_source(group.function, digest) or bytecode_source(group.function, digest)
+        decorated = inside_decorators(group.function, rewritten) if package else None
+        function = decorated or group.function
+        digest = digest_of(function.__code__)
+        source = function_source(function, digest) or bytecode_source(function, digest)
         if source is None:
-            function = group.function
             place = Span(function.__code__.co_filename.rpartition("/")[2], function.__code__.co_firstlineno, function=function.__qualname__)
             reason = f"{group.name} has no source, and its bytecode (a generator's or coroutine's) is not split: it stays eager."
             note = Diagnostic("AOT215", "note", reason, place, "Put it into a file as a named function.")
             extra.append(FunctionResult(function.__module__ or "", function.__qualname__, place.file, (place.line, place.line), None, {}, (),
                                         (note,)))
         else:
-            calls.append(EntryCalls(group.function, source, group.situations))
+            calls.append(EntryCalls(function, source, group.situations, group.function if decorated else None))
     results: tuple[FunctionResult, ...] = ()
     if calls:
-        def rewritten(module: str) -> bool:
-            return bool(package) and f"{module}.".startswith(f"{package}.")
-
         frontend = Frontend(calls, Tools(digest_of, nodes_of, code_objects, plain_form, rewritten))
         results = frontend.analyze(run=run).functions
         digests = {(key[0], key[1]): key[2] for key in frontend.keys()}

@@ -1,6 +1,7 @@
 """``functools.lru_cache`` on methods of objects that are made in the region."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -53,3 +54,49 @@ def test_a_small_cache_forgets() -> None:
     for _ in range(2):
         found, expected = compiled(x), forgetting(x)
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+class Recipe:
+    def __init__(self, pattern: str) -> None:
+        self.order = [pattern.index(name) for name in sorted(pattern)]
+
+
+@functools.lru_cache(16)
+def recipe_of(pattern: str) -> Recipe:
+    return Recipe(pattern)
+
+
+@functools.lru_cache(16)
+def steps_of(recipe: Recipe, shape: tuple[int, ...], names: tuple[tuple[str, int], ...]) -> list[int]:
+    return [shape[position] * dict(names).get("scale", 1) for position in recipe.order]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    width: int
+    name: str = ""
+
+
+@functools.lru_cache
+def width_of(setting: Setting) -> int:
+    return setting.width + len(setting.name)
+
+
+def by_tuples_and_equal_objects(x: torch.Tensor) -> tuple[Any, ...]:
+    """As einops does it: objects made at the first call, and tuples of sizes and names; settings that are equal."""
+    recipe = recipe_of("cab")
+    first, again = steps_of(recipe, tuple(x.shape), (("scale", 2),)), steps_of(recipe, tuple(x.shape), (("scale", 2),))
+    other = steps_of(recipe, tuple(x.shape), (("scale", 3),))
+    return x * sum(first) + width_of(Setting(3)) * width_of(Setting(3)) + width_of(Setting(1, "w")), first is again, first is other, sum(other)
+
+
+def test_tuples_and_equal_objects_are_keys() -> None:
+    x = torch.arange(6.0).reshape(1, 2, 3)
+    recipe_of.cache_clear()
+    expected = by_tuples_and_equal_objects(x)
+    recipe_of.cache_clear()
+    built = aotcompile.compile(by_tuples_and_equal_objects, example_inputs=((x,), {}))
+    torch.testing.assert_close(built(x), expected)
+    assert not aotcompile.info(built).breaks
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 1

@@ -98,8 +98,9 @@ def _call_cached(i: "Interpreter", function: Any, arguments: tuple[Any, ...], ke
     """A function whose results are remembered (``functools.lru_cache``) is computed again, which nobody notices unless it has effects, or its result
     is seen outside or changed: there it is one object for all calls.
 
-    With an object made in the region among the arguments, nothing is remembered from before: the region remembers by itself."""
-    if any(_is_made_here(i, value) for value in (*arguments, *keywords.values())):
+    With an object made in the region among the arguments, known by its identity, nothing is remembered from before: the region remembers."""
+    given = (*arguments, *keywords.values())
+    if any(_is_made_here(i, value) for value in given) and all(map(_is_plain_key, given)):
         return _call_remembered(i, function, arguments, keywords)
     before = i.outside.changes()
     result = call(i, function.__wrapped__, arguments, keywords)
@@ -117,18 +118,28 @@ def _is_made_here(i: "Interpreter", value: Any) -> bool:
     return not isinstance(value, (*_IDENTICAL, tuple, torch.Tensor)) and i.outside.path_of(value) is None
 
 
+def _is_plain_key(value: Any) -> bool:
+    """Whether a dict knows a value by its identity, or by the constants in it."""
+    if isinstance(value, tuple):
+        return type(value) in (tuple, torch.Size) and all(map(_is_plain_key, value))
+    return type(value).__hash__ is object.__hash__ or isinstance(value, (int, float, str, type(None)))
+
+
+def _plain_key(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain_key, value))
+    return id(value) if type(value).__hash__ is object.__hash__ else value
+
+
 def _call_remembered(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     given = (*arguments, *keywords.values())
-    reason = f"{function.__qualname__} remembers its results"
-    if any(type(value).__hash__ is not object.__hash__ and not isinstance(value, (int, float, str, type(None))) for value in given):
-        raise GraphBreak("AOT208", f"{reason}, by objects with a hash of their own")
     limit, typed = function.cache_parameters().values()
-    names = [id(value) if type(value).__hash__ is object.__hash__ else value for value in given]
+    names = list(map(_plain_key, given))
     count = len(arguments)
     key = function, functools._make_key(tuple(names[:count]), dict(zip(keywords, names[count:])), typed)    # type: ignore[attr-defined]
     if key not in i.remembered:
         if limit is not None and len(i.remembered) >= limit:
-            raise GraphBreak("AOT208", f"{reason}, and forgets the first of them")
+            raise GraphBreak("AOT208", f"{function.__qualname__} remembers its results, and forgets the first of them")
         i.remembered[key] = given, call(i, function.__wrapped__, arguments, keywords)
     return i.remembered[key][1]
 

@@ -18,6 +18,7 @@ from aotcompile.base.names import enclosing_class, numbered
 from aotcompile.base.span import Span
 from aotcompile.frontend.bytecode import BytecodeBreak, BytecodeSource, BytecodeSplit, break_at, split_bytecode
 from aotcompile.frontend.capture.region import Dimensions, DynamicNumbers
+from aotcompile.frontend.record.decorated import put_inside
 from aotcompile.frontend.record.served import Served
 from aotcompile.frontend.record.recorder import (
     FoundBreak,
@@ -95,11 +96,13 @@ class _State:
 
 @dataclass(frozen=True)
 class EntryCalls:
-    """An entry: its function and the situations to build for, in the order in which their variants are to be tried."""
+    """An entry: its function and the situations to build for, in the order in which their variants are to be tried. ``wrapper``: what is called where
+    decorators of libraries are around the function."""
 
     function: types.FunctionType
     source: FunctionSource
     situations: Sequence[Situation]
+    wrapper: types.FunctionType | None = None
 
 
 class Frontend:
@@ -162,6 +165,9 @@ class Frontend:
         def call(recording: Recording) -> None:
             recording.source(entry.function)
             twin = recording.twin(entry.function) or entry.function
+            if entry.wrapper is not None:
+                put_inside(entry.wrapper, entry.function, twin)
+                twin = entry.wrapper
             with torch.set_grad_enabled(mode):
                 twin(*situation.arguments, **situation.keywords)
                 if recording.changes_state:             # a cache is filled by now, an attribute made: the situation of every later call
@@ -175,7 +181,7 @@ class Frontend:
     def _static(self, entry: EntryCalls, situation: Situation, mode: bool, splits: dict[Key, SplitSource], run: bool) -> list[Any] | None:
         """Capture without running anything, where the function is one region so far. None: a run is needed."""
         split = splits.get(entry.source.key)
-        if split is None or len(split.regions) != 1 or self._states[entry.source.key].breaks:
+        if split is None or len(split.regions) != 1 or self._states[entry.source.key].breaks or entry.wrapper is not None:
             return None if run else []
         records: list[Any] = []
         recording = self._recording(situation, splits)
