@@ -247,3 +247,25 @@ def test_many_pairs_of_functions() -> None:
     for x in (example, -example, example - 1):
         torch.testing.assert_close(built(x), plain(x))
     assert sum(region.misses for region in aotcompile.info(built).report().regions) == 0
+
+
+REFUSED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "no condition": lambda x: torch.cond(None, torch.sin, torch.cos, (x,)),                               # type: ignore[arg-type]
+    "no function": lambda x: torch.cond(x.sum() > 0, torch.sin, x, (x,)),                                 # type: ignore[arg-type]
+    "no tuple": lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, x),                               # type: ignore[arg-type]
+    "a number": lambda x: torch.cond(x.sum() > 0, torch.mul, torch.add, (x, 3)),
+    "several conditions": lambda x: torch.cond(x > 0, torch.sin, torch.cos, (x,)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cond_refuses_is_refused(name: str) -> None:
+    """Also where the side that is taken would have done without."""
+    function, x = REFUSED[name], torch.ones(3)
+    built = aotcompile.compile(function, example_inputs=((x,), {}), training=False)
+    with pytest.raises(RuntimeError) as wanted:
+        function(x)
+    with pytest.raises(RuntimeError) as found:
+        built(x)
+    assert type(found.value) is type(wanted.value)
+    assert name == "several conditions" or str(found.value) == str(wanted.value)

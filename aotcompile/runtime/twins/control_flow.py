@@ -19,10 +19,21 @@ from aotcompile.runtime.twins.hooks import call_with_hooks, has_forward_hooks_on
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
-    """`torch.cond`."""
+    """`torch.cond`. Raises RuntimeError for what torch's own refuses before it looks at a branch."""
+    if not isinstance(pred, (bool, int, float)):
+        _check_condition(pred, true_fn, false_fn, operands)
     if pred:
         return true_fn(*operands)
     return false_fn(*operands)
+
+
+def _check_condition(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> None:
+    if not isinstance(pred, (torch.Tensor, torch.SymBool)):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
+    if not callable(true_fn) or not callable(false_fn):
+        raise RuntimeError("Expect both branches to be callable.")
+    if not isinstance(operands, (tuple, list)) or not all(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(operands)):
+        raise RuntimeError(f"Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of tensor leaves, but got {operands}.")
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
