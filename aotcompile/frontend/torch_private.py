@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
     unset_fake_temporarily,
 )
+from torch._subclasses.fake_tensor import log as fake_tensor_log
 from torch.fx.experimental.symbolic_shapes import DimDynamic, GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, Max, Mod
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -51,6 +52,17 @@ def compiling() -> Iterator[None]:
         yield
     finally:
         torch.compiler._is_compiling_flag = before
+
+
+@contextmanager
+def quiet_shape_rules() -> Iterator[None]:
+    """torch logs an error with its traceback where a shape rule raises: here the program's exception, or a situation that was only tried."""
+    before = fake_tensor_log.disabled
+    fake_tensor_log.disabled = True
+    try:
+        yield
+    finally:
+        fake_tensor_log.disabled = before
 
 
 class NamedSource(Source):

@@ -138,6 +138,26 @@ def test_a_size_equals_a_number(function: Any) -> None:
         agrees(built, function, *arguments(number, size))
 
 
+def divides(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x * float(n) + 1 / n
+
+
+def test_a_condition_that_only_the_graph_has() -> None:
+    """The division asks whether n is 0 while the graph is traced."""
+    built = aotcompile.compile(divides, example_inputs=((torch.randn(4), 3), {}), dynamic_shapes=(None, Dim.DYNAMIC))
+    for number in (3, 5, -2):
+        assert agrees(built, divides, torch.randn(4), number), aotcompile.info(built).report()
+    assert not agrees(built, divides, torch.randn(4), 0)
+
+
+def test_sizes_that_are_only_tried_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        return F.avg_pool2d(x[None], n)                                             # raises for images that are smaller
+
+    aotcompile.compile(function, example_inputs=((torch.randn(6, 4), 3), {}), dynamic_shapes=({0: "H"}, Dim.DYNAMIC))
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 class Cache(torch.nn.Module):
     """Writes at a position that it counts itself."""
 

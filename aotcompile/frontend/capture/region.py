@@ -18,7 +18,15 @@ from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error
 from aotcompile.frontend.capture.symbolic import SYMBOLIC, Symbol, SymbolTable
 from aotcompile.frontend.library import is_compared_at_load
-from aotcompile.frontend.torch_private import FakeTensor, is_data_dependent, is_parameter, new_fake_mode, own_symbol, symbol_expression
+from aotcompile.frontend.torch_private import (
+    FakeTensor,
+    is_data_dependent,
+    is_parameter,
+    new_fake_mode,
+    own_symbol,
+    quiet_shape_rules,
+    symbol_expression,
+)
 from aotcompile.frontend.types import CapturedVariant, GraphInput, NodeRecord, SymbolFacts
 from aotcompile.ir.dtypes import BY_TORCH_NAME
 from aotcompile.ir.guards import Guard, TensorFacts, constant_json
@@ -196,10 +204,11 @@ class Capture:
 
     def run(self, arguments: tuple[Any, ...]) -> Captured | BreakFound | Refused:
         """Interpret the region on ``arguments`` (real values; they are not touched)."""
-        if not self.recorder.inference_mode:
-            return self._run(arguments)
-        with torch.inference_mode(False), torch.no_grad():          # stand-ins have a version, and inference tensors have none
-            return self._run(arguments)
+        with quiet_shape_rules():
+            if not self.recorder.inference_mode:
+                return self._run(arguments)
+            with torch.inference_mode(False), torch.no_grad():      # stand-ins have a version, and inference tensors have none
+                return self._run(arguments)
 
     def _run(self, arguments: tuple[Any, ...]) -> Captured | BreakFound | Refused:
         names = self.function.__code__.co_varnames[:len(arguments)]
@@ -399,13 +408,14 @@ class Capture:
         return guards
 
     def _number_guard(self, real: int | float, path: Path, stand_in: Any) -> Guard:
-        """By type; by value once the code has fixed it; with a name where an expression guard speaks of it."""
+        """By type; by value once the code has fixed it; with a name where an expression guard speaks of it, which for ints may be one that the graph
+        adds (``1 / n`` is refused for 0)."""
         expression = symbol_expression(stand_in)
         if not expression.free_symbols:
             return Guard("equals", path, constant_json(real))
         key = own_symbol(stand_in)
         symbol = self.symbols.symbols[key]
-        if any(key in entry.expr.free_symbols for entry in self.symbols.environment.guards):
+        if type(real) is int or any(key in entry.expr.free_symbols for entry in self.symbols.environment.guards):
             return Guard("number", path, {"kind": type(real).__name__, "symbol": symbol.name})
         return Guard("number", path, type(real).__name__)
 

@@ -33,7 +33,8 @@ def _check_condition(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[
     if not callable(true_fn) or not callable(false_fn):
         raise RuntimeError("Expect both branches to be callable.")
     if not isinstance(operands, (tuple, list)) or not all(isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(operands)):
-        raise RuntimeError(f"Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of tensor leaves, but got {operands}.")
+        wanted = "a tuple of possibly nested dict/list/tuple that only consists of tensor leaves"
+        raise RuntimeError(f"Expect operands to be {wanted}, but got {operands}.")
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Sequence[Any]) -> Any:
