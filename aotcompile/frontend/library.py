@@ -49,3 +49,12 @@ def is_compared_at_load(name: str) -> bool:
     versions of each, in which the Python code that models go through means the same."""
     root = name.partition(".")[0]
     return is_library_module(name) and root not in ("torch", "aotcompile") and root not in sys.stdlib_module_names
+
+
+def file_label(filename: str, module: str) -> str:
+    """A file name that is the same on every machine: the path from the top package down, or the bare name."""
+    parts = filename.replace("\\", "/").split("/")
+    depth = module.count(".") + 1 if module and module != "__main__" else 1
+    if parts[-1] == "__init__.py":
+        depth += 1
+    return "/".join(parts[-depth:])

@@ -7,7 +7,8 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from aotcompile.frontend.record.source import FunctionSource, defined_as, file_label
+from aotcompile.frontend.library import file_label
+from aotcompile.frontend.record.source import FunctionSource, defined_as
 
 GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

@@ -102,7 +102,7 @@ class Capture:
         self.symbols = SymbolTable(self.fake_mode.shape_env)
         self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
                                       lambda: self.interpreter.call_chain())
-        self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span())
+        self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span(short=True))
         self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols, plain_form, given_cells)
         self.interpreter.origin = origin
         self._fakes: dict[int, FakeTensor] = {}

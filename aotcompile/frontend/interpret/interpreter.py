@@ -14,7 +14,7 @@ from aotcompile.frontend.interpret.frame import Frame, InterpretedGenerator
 from aotcompile.frontend.interpret.special_methods import SpecialMethods
 from aotcompile.frontend.interpret.opcodes import data, flow  # noqa: F401  (they register their opcodes)
 from aotcompile.frontend.interpret.opcodes.table import HANDLERS
-from aotcompile.frontend.library import is_library_module
+from aotcompile.frontend.library import file_label, is_library_module
 from aotcompile.frontend.capture.hook_tables import HookNumber
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
@@ -100,31 +100,29 @@ class Interpreter:
 
     def place(self) -> tuple[str, str]:
         """The user's file:line that is being interpreted (innermost frame that is not a library's) and that line's text."""
+        file, line, text = self._position()
+        return (f"{file.rpartition('/')[2]}:{line}", text) if file else ("", "")
+
+    def span(self, short: bool = False) -> Span | None:
+        """The same place, with the path from the top package down, or the file's name alone."""
+        file, line, _ = self._position()
+        return Span(file.rpartition("/")[2] if short else file, line) if file else None
+
+    def _position(self) -> tuple[str, int, str]:
         import linecache
 
-        frame, chosen = self.frame, None
-        while frame is not None:
-            if not is_library_module(frame.function.__module__):
-                chosen = frame
-                break
-            chosen = frame
-            frame = frame.caller
+        chosen = self.frame
+        while chosen is not None and is_library_module(chosen.function.__module__) and chosen.caller is not None:
+            chosen = chosen.caller
         if chosen is None:
-            return "", ""
+            return "", 0, ""
         line = chosen.position.line
-        filename = chosen.code.co_filename
         if chosen.function is self.home and self.origin is not None:
             file, lines, text, first = self.origin
             line = lines.get(line, line)
-            return f"{file.rpartition('/')[2]}:{line}", text[line - first].strip() if 0 <= line - first < len(text) else ""
-        return f"{filename.rpartition('/')[2]}:{line}", linecache.getline(filename, line).strip()
-
-    def span(self) -> Span | None:
-        place, _ = self.place()
-        if not place:
-            return None
-        file, _, line = place.rpartition(":")
-        return Span(file, int(line))
+            return file, line, text[line - first].strip() if 0 <= line - first < len(text) else ""
+        filename = chosen.code.co_filename
+        return file_label(filename, chosen.function.__module__), line, linecache.getline(filename, line).strip()
 
     # ---- calls and natives --------------------------------------------------------------------------------------------------------------------
 

@@ -320,7 +320,7 @@ class Frontend:
             variants = {region.index: tuple(_renamed(v, names[key], region.index) for v in state.variants.get(region.identity, ()))
                         for region in state.split.regions}
             split = state.split if any(variants.values()) or self._leads_to_split(state) else None
-            eager = [*self._eager_notes(state), *state.split.eager, *extra]
+            eager = [*self._eager_notes(state), *_in_file(state.split.eager, state.source.file), *extra]
             lines = (state.source.first_line, state.source.first_line + state.source.text.count("\n"))
             results.append(FunctionResult(key[0], names[key], state.source.file, lines, split, variants if split else {}, tuple(state.breaks),
                                           tuple(eager), tuple(dict.fromkeys((*state.notes, *state.small_size_notes)))))
@@ -336,6 +336,22 @@ class Frontend:
                 notes.append(Diagnostic(refusal.code, "note", f"stays eager: {refusal.reason}",
                                         Span(state.source.file, state.source.first_line, function=state.source.qualname), refusal.hint))
         return list(dict.fromkeys(notes))
+
+
+def _in_file(notes: Sequence[Diagnostic], file: str) -> list[Diagnostic]:
+    """What the splitter says of statements, which knows lines only: once for all lines of which it says the same."""
+    lines: dict[Diagnostic, list[int]] = {}
+    for note in notes:
+        assert note.span is not None
+        span = replace(note.span, file=file, line=0, end_line=0)
+        lines.setdefault(replace(note, span=span), []).append(note.span.line)
+    found = []
+    for note, at in lines.items():
+        first, *others = sorted(set(at))
+        assert note.span is not None
+        more = f" The same holds for line{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}." if others else ""
+        found.append(replace(note, message=note.message + more, span=replace(note.span, line=first, end_line=first)))
+    return found
 
 
 def _place(record: FoundBreak) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from typing import Iterator, Sequence
 from aotcompile.base.names import enclosing_class, mangled
 from aotcompile.base.span import Span
 from aotcompile.frontend.interpret.opcodes.decode import Position
+from aotcompile.frontend.library import file_label
 
 _TEMPORARY = re.compile(r"_t\d+$")
 
@@ -134,15 +135,6 @@ def _bindings(owner: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: 
 def defined_as(function: types.FunctionType) -> tuple[str, str]:
     """(module, qualified name) of the definition that a function's code comes from (see `runtime.digest.defined_as`, which is the same)."""
     return str(function.__globals__.get("__name__") or function.__module__ or ""), function.__code__.co_qualname
-
-
-def file_label(filename: str, module: str) -> str:
-    """A file name that is the same on every machine: the path from the top package down, or the bare name."""
-    parts = filename.replace("\\", "/").split("/")
-    depth = module.count(".") + 1 if module and module != "__main__" else 1
-    if parts[-1] == "__init__.py":
-        depth += 1
-    return "/".join(parts[-depth:])
 
 
 class Locator:
