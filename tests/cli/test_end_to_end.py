@@ -83,12 +83,18 @@ def use(root: Path) -> dict[str, object]:
     return found
 
 
+def built_files(folder: Path) -> dict[Path, bytes]:
+    """What a build wrote, by relative path; not the bytecode that Python caches beside what is imported."""
+    found = sorted(path for path in (folder / "generated").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder): path.read_bytes() for path in found}
+
+
 @pytest.mark.slow
 def test_every_command_on_a_real_package(write_package: Write, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_package({"tiny/__init__.py": "", "tiny/model.py": MODEL, "tiny/aot_inputs.py": INPUTS, "pyproject.toml": CONFIGURATION})
     built = subprocess.run([sys.executable, "-m", "aotcompile.cli", "build", "tiny"], capture_output=True, text=True, check=True)
     assert "AOT201 tiny/model.py:13 print() is called" in built.stdout and "-> generated/tiny" in built.stdout
-    before = {p.relative_to(folder): p.read_bytes() for p in sorted((folder / "generated").rglob("*")) if p.is_file()}
+    before = built_files(folder)
 
     eager, compiled = use(folder), use(folder / "generated")
     assert eager["results"][0] == pytest.approx(compiled["results"][0], rel=1e-6)               # type: ignore[index]
@@ -112,7 +118,7 @@ def test_every_command_on_a_real_package(write_package: Write, capsys: pytest.Ca
     assert "print() is called" in explained and "Scale.forward:r1" in explained and "spread:r0" in explained
     assert main(["verify", "tiny"]) == 0
     assert "native" in capsys.readouterr().out
-    assert before == {p.relative_to(folder): p.read_bytes() for p in sorted((folder / "generated").rglob("*")) if p.is_file()}
+    assert before == built_files(folder)
     assert main(["clean", "tiny"]) == 0
     assert not (folder / "generated" / "tiny").exists()
 
