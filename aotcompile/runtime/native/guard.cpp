@@ -6,6 +6,7 @@
 
 #include "include/bridge.h"
 #include "include/dtype.h"
+#include "include/guard_cache.h"
 
 namespace aotcompile {
 
@@ -15,6 +16,7 @@ class TypeGuard : public Guard {
  public:
   explicit TypeGuard(ClassName name) : type(std::move(name)) {}
   bool holds(Frame&, PyObject* value) override { return type.accepts(Py_TYPE(value)); }
+  Depends depends() const override { return Depends::Class; }
   int traverse(visitproc visit, void* arg) const override { return type.traverse(visit, arg); }
   void clear() override { type.clear(); }
 
@@ -26,6 +28,7 @@ class EqualsGuard : public Guard {
  public:
   explicit EqualsGuard(Constant value) : expected(std::move(value)) {}
   bool holds(Frame&, PyObject* value) override { return expected.equals(value); }
+  Depends depends() const override { return Depends::Nothing; }
   int traverse(visitproc visit, void* arg) const override { return expected.traverse(visit, arg); }
   void clear() override { expected.clear(); }
 
@@ -61,6 +64,11 @@ class LengthGuard : public TypeGuard {
     if (found < 0) throw PythonErrorSet{};
     return found == length;
   }
+  Depends depends() const override { return Depends::Contents; }
+  bool reads_plainly(PyTypeObject* type) const override {
+    const PySequenceMethods* sequence = type->tp_as_sequence;
+    return type->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length && (sequence == nullptr || sequence->sq_length == nullptr);
+  }
 
  private:
   Py_ssize_t length;
@@ -81,6 +89,8 @@ class KeysGuard : public TypeGuard {
     }
     return true;
   }
+  Depends depends() const override { return Depends::Contents; }
+  bool reads_plainly(PyTypeObject* type) const override { return type == &PyDict_Type; }  // others may be put in order again without a change
   int traverse(visitproc visit, void* arg) const override {
     for (const Constant& key : keys) {
       if (const int status = key.traverse(visit, arg)) return status;
@@ -112,6 +122,10 @@ class ContainsGuard : public Guard {
     const int found = PySequence_Contains(container.get(), key.get());
     if (found < 0) throw PythonErrorSet{};
     return (found == 1) == present;
+  }
+  Depends depends() const override { return in_dictionary ? Depends::Dictionary : Depends::Contents; }
+  bool reads_plainly(PyTypeObject* type) const override {
+    return type->tp_as_sequence != nullptr && type->tp_as_sequence->sq_contains == PyDict_Type.tp_as_sequence->sq_contains;
   }
   int traverse(visitproc visit, void* arg) const override { return key.traverse(visit, arg); }
 
@@ -154,6 +168,7 @@ class SameGuard : public Guard {
  public:
   explicit SameGuard(int other) : other(other) {}
   bool holds(Frame& frame, PyObject* value) override { return frame.slots[static_cast<size_t>(other)] == value; }
+  void add_nodes(std::vector<int>& nodes) const override { nodes.push_back(other); }
 
  private:
   int other;
@@ -169,6 +184,7 @@ class DistinctGuard : public Guard {
     std::sort(objects_.begin(), objects_.end(), std::less<>());
     return std::adjacent_find(objects_.begin(), objects_.end()) == objects_.end();
   }
+  void add_nodes(std::vector<int>& nodes) const override { nodes.insert(nodes.end(), others_.begin(), others_.end()); }
 
  private:
   std::vector<int> others_;
@@ -188,6 +204,7 @@ class PositionGuard : public Guard {
     }
     return position_ < 0;
   }
+  void add_nodes(std::vector<int>& nodes) const override { nodes.push_back(table_); }
 
  private:
   int table_;
@@ -375,7 +392,7 @@ std::unique_ptr<Guard> GuardBuilder::build(PyObject* record, int node) {
   unsupported("guard kind " + kind);
 }
 
-GuardSet::GuardSet(PyObject* guards, PyObject* fetch, PyObject* context) : context_(context) {
+GuardSet::GuardSet(PyObject* guards, PyObject* fetch, PyObject* context) : context_(context), caches_(std::make_unique<GuardCaches>()) {
   GuardBuilder builder{context_, tree_, symbols_, {}, {}, 0};
   for (Py_ssize_t i = 0; i < length_of(guards); ++i) {
     PyObject* record = item_of(guards, i);
@@ -406,6 +423,20 @@ GuardSet::GuardSet(PyObject* guards, PyObject* fetch, PyObject* context) : conte
   }
   deferred_ = std::move(builder.deferred);
   for (Py_ssize_t i = 0; i < length_of(fetch); ++i) fetch_.push_back(tree_.add(item_of(fetch, i), context_));
+  wanted_ = fetch_;
+  for (const GuardBuilder::Deferred& deferred : deferred_) {
+    if (deferred.node >= 0) wanted_.push_back(deferred.node);
+  }
+}
+
+bool holds(Guard& guard, Frame& frame, PyObject* value) {
+  try {
+    return guard.holds(frame, value);
+  } catch (const PythonErrorSet&) {
+    clear_ordinary_exception();
+  } catch (const ExpressionError&) {
+  }
+  return false;
 }
 
 bool GuardSet::evaluate(const GuardBuilder::Deferred& deferred, const Frame& frame) const {
@@ -417,25 +448,11 @@ bool GuardSet::evaluate(const GuardBuilder::Deferred& deferred, const Frame& fra
 int GuardSet::check_in_order(Frame& frame) {
   const int count = size();
   for (int i = 0; i < count; ++i) {
-    const Step& step = steps_[static_cast<size_t>(i)];
+    const GuardStep& step = steps_[static_cast<size_t>(i)];
     while (frame.slots.size() < step.nodes) {
       if (!tree_.follow_next(frame, context_)) return i;
     }
-    bool holds = false;
-    try {
-      holds = guards_[static_cast<size_t>(i)]->holds(frame, step.node >= 0 ? frame.slots[static_cast<size_t>(step.node)] : nullptr);
-    } catch (const PythonErrorSet&) {
-      clear_ordinary_exception();
-    } catch (const ExpressionError&) {
-    }
-    if (!holds) return i;
-  }
-  for (const GuardBuilder::Deferred& deferred : deferred_) {
-    try {
-      if (!evaluate(deferred, frame)) return deferred.guard;
-    } catch (const ExpressionError&) {
-      return deferred.guard;
-    }
+    if (!holds(*guards_[static_cast<size_t>(i)], frame, step.node >= 0 ? frame.slots[static_cast<size_t>(step.node)] : nullptr)) return i;
   }
   while (frame.slots.size() < tree_.size()) {
     if (!tree_.follow_next(frame, context_)) return count;
@@ -443,12 +460,35 @@ int GuardSet::check_in_order(Frame& frame) {
   return kHolds;
 }
 
-int GuardSet::check(Frame& frame) {
-  frame.reset();
-  frame.slots.reserve(tree_.size());
-  frame.symbols.assign(static_cast<size_t>(symbols_.size()), 0);
-  return check_in_order(frame);
+int GuardSet::check_deferred(const Frame& frame) const {
+  for (const GuardBuilder::Deferred& deferred : deferred_) {
+    try {
+      if (!evaluate(deferred, frame)) return deferred.guard;
+    } catch (const ExpressionError&) {
+      return deferred.guard;
+    }
+  }
+  return kHolds;
 }
+
+int GuardSet::check(Frame& frame) {
+  const GuardProgram program{context_, tree_, guards_, steps_, wanted_};
+  frame.reset();
+  frame.symbols.assign(static_cast<size_t>(symbols_.size()), 0);
+  int result = caches_->check(program, frame);
+  if (result == GuardCache::kChanged) {
+    frame.reset();
+    frame.slots.reserve(tree_.size());
+    frame.symbols.assign(static_cast<size_t>(symbols_.size()), 0);
+    result = check_in_order(frame);
+    if (result == kHolds) caches_->remember(program, frame);
+  }
+  return result == kHolds ? check_deferred(frame) : result;
+}
+
+uint64_t GuardSet::remembered() const { return caches_->answered(); }
+
+GuardSet::~GuardSet() = default;
 
 bool GuardSet::implicit_state_holds() const {
   const auto guarded = [this](const char* name) { return guarded_state_.count(name) != 0; };

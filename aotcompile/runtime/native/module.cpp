@@ -71,6 +71,10 @@ PyObject* guards_check(PyObject* self, PyObject* arguments) {
   });
 }
 
+PyObject* guards_remembered(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(reinterpret_cast<GuardsObject*>(self)->set->remembered()); }
+
+PyGetSetDef guards_attributes[] = {{"remembered", guards_remembered, nullptr, "How many checks found nothing changed since an earlier one.", nullptr},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef guards_methods[] = {
     {"check", guards_check, METH_O, "check(arguments: tuple) -> tuple of fetched values, or the int index of the first guard that does not hold"},
     {nullptr, nullptr, 0, nullptr}};
@@ -79,6 +83,7 @@ PyType_Slot guards_slots[] = {{Py_tp_new, reinterpret_cast<void*>(guards_new)},
                               {Py_tp_traverse, reinterpret_cast<void*>(guards_traverse)},
                               {Py_tp_clear, reinterpret_cast<void*>(guards_clear)},
                               {Py_tp_methods, guards_methods},
+                              {Py_tp_getset, guards_attributes},
                               {Py_tp_doc, const_cast<char*>("Guards(guards, fetch, context): a variant's guards and the paths of its inputs")},
                               {0, nullptr}};
 PyType_Spec guards_spec = {"_aotcompile_native.Guards", sizeof(GuardsObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, guards_slots};

@@ -102,6 +102,54 @@ PyObject* context_value(PyObject* variable) {
   return PyContextVar_Get(variable, nullptr, &value) < 0 ? nullptr : value;
 }
 
+bool is_plain_key(PyObject* key) { return PyUnicode_CheckExact(key) || PyLong_CheckExact(key); }
+
+// `value` is what `attribute(object, name)` gave.
+bool attribute_reads(PyObject* object, PyObject* name, PyObject* value, Reads& reads) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (type == &PyType_Type) {  // of a class: what a descriptor made is another object each time
+    auto* owner = reinterpret_cast<PyTypeObject*>(object);
+    if (_PyType_Lookup(owner, name) != value) return false;
+    reads.class_of(object);
+    reads.attributes(owner);
+    return true;
+  }
+  const Names& known = names();
+  const bool module = _PyType_Lookup(type, known.getattr.get()) == known.module_getattr.get() &&
+                      _PyType_Lookup(type, known.getattribute.get()) == known.object_getattribute.get();
+  if (!module && type->tp_getattro != PyObject_GenericGetAttr && type->tp_getattro != PyModule_Type.tp_getattro) return false;
+  PyObject* of_class = _PyType_Lookup(type, name);
+  if (of_class != nullptr && (of_class != value || Py_TYPE(value)->tp_descr_get != nullptr)) return false;
+  PyObject** place = _PyObject_GetDictPtr(object);
+  PyObject* dictionary = place != nullptr ? *place : nullptr;
+  if (dictionary == nullptr || !PyDict_Check(dictionary)) return false;
+  reads.dictionary(object, name);
+  reads.attributes(type);
+  PyObject* found = PyDict_GetItemWithError(dictionary, name);
+  if (found != nullptr || of_class != nullptr) return found == value || (found == nullptr && of_class == value);
+  for (const Ref* table_name : {&known.parameters, &known.buffers, &known.modules}) {
+    if (!module || found != nullptr) break;
+    reads.dictionary(object, table_name->get());
+    PyObject* table = PyDict_GetItemWithError(dictionary, table_name->get());
+    if (table == nullptr || !PyDict_Check(table)) continue;
+    reads.table(table, name);
+    found = PyDict_GetItemWithError(table, name);
+  }
+  return found == value;
+}
+
+bool item_reads(PyObject* object, PyObject* key, Py_ssize_t index, bool own, Reads& reads) {
+  if (PyDict_Check(object)) {
+    if (!is_plain_key(key) || !(own || Py_TYPE(object)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript)) return false;
+    reads.table(object, key);
+    return true;
+  }
+  const bool exact = PyTuple_CheckExact(object) || PyList_CheckExact(object);
+  if (index < 0 || !exact) return false;
+  reads.item(object, index);
+  return true;
+}
+
 std::string repr_of(PyObject* object) { return text_of(Ref::steal(PyObject_Repr(object)).get()); }
 
 }  // namespace
@@ -217,8 +265,8 @@ int PathTree::add(PyObject* path, const Context& context) {
   return node;
 }
 
-PyObject* PathTree::follow(const Node& node, const Frame& frame, const Context& context) const {
-  PyObject* parent = node.parent >= 0 ? frame.slots[static_cast<size_t>(node.parent)] : nullptr;
+PyObject* PathTree::follow(size_t number, PyObject* parent, const Frame& frame, const Context& context) const {
+  const Node& node = nodes_[number];
   switch (node.kind) {
     case Kind::Argument: return node.index < frame.argument_count ? new_reference(frame.arguments[node.index]) : nullptr;
     case Kind::Closure: {
@@ -249,13 +297,36 @@ PyObject* PathTree::follow(const Node& node, const Frame& frame, const Context& 
 }
 
 bool PathTree::follow_next(Frame& frame, const Context& context) const {
-  PyObject* value = follow(nodes_[frame.slots.size()], frame, context);
+  const size_t node = frame.slots.size();
+  PyObject* value = follow(node, nodes_[node].parent >= 0 ? frame.slots[static_cast<size_t>(nodes_[node].parent)] : nullptr, frame, context);
   if (value == nullptr) {
     clear_ordinary_exception();
     return false;
   }
   frame.slots.push_back(value);
   return true;
+}
+
+bool PathTree::reads(size_t number, PyObject* parent, PyObject* value, const Context& context, Reads& reads) const {
+  const Node& node = nodes_[number];
+  switch (node.kind) {
+    case Kind::Global:
+      reads.table(context.globals.get(), node.key.get());
+      if (PyDict_GetItemWithError(context.globals.get(), node.key.get()) == nullptr) reads.table(context.builtins.get(), node.key.get());
+      return true;
+    case Kind::Module:
+      if (!PyDict_Check(PyImport_GetModuleDict())) return false;
+      reads.table(PyImport_GetModuleDict(), node.key.get());
+      return true;
+    case Kind::Attribute: return attribute_reads(parent, node.key.get(), value, reads);
+    case Kind::Dictionary: reads.dictionary(parent, node.key.get()); return true;
+    case Kind::Item: return item_reads(parent, node.key.get(), node.index, false, reads);
+    case Kind::OwnItem: return item_reads(parent, node.key.get(), node.index, true, reads);
+    case Kind::Type: reads.class_of(parent); return true;
+    case Kind::Closure: case Kind::Cell: reads.again(number); return true;
+    case Kind::Argument: case Kind::Keys: case Kind::Values: case Kind::Referent: case Kind::ContextVariable: return false;
+  }
+  return false;
 }
 
 int PathTree::traverse(visitproc visit, void* arg) const {

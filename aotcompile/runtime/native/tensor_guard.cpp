@@ -20,6 +20,12 @@ bool stride_matters(const at::Tensor& tensor, int64_t dimension) {
   return tensor.sizes()[static_cast<size_t>(dimension)] != 1 && tensor.numel() != 0;
 }
 
+// Tensors carry forward-mode tangents only while a level of it is open. Asking each tensor takes a lock per tensor.
+bool carries_tangent(Frame& frame, const at::Tensor& tensor) {
+  if (!frame.differentiates_forward) frame.differentiates_forward = forward_level_open();
+  return *frame.differentiates_forward && tensor._fw_grad(0).defined();
+}
+
 class TensorGuard : public Guard {
  public:
   // A size or stride that is no plain integer.
@@ -37,7 +43,7 @@ class TensorGuard : public Guard {
     if (requires_grad >= 0 && tensor.requires_grad() != (requires_grad == 1)) return false;
     if (storage_offset >= 0 && tensor.storage_offset() != storage_offset) return false;
     if (is_leaf >= 0 && tensor.is_leaf() != (is_leaf == 1)) return false;
-    if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr && tensor._fw_grad(0).defined()) return false;  // carries a forward-mode tangent
+    if (tensor.unsafeGetTensorImpl()->autograd_meta() != nullptr && carries_tangent(frame, tensor)) return false;
     const c10::IntArrayRef found_sizes = tensor.sizes(), found_strides = tensor.strides();
     if (found_sizes.size() != sizes.size()) return false;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -123,6 +129,8 @@ class DifferentGuard : public Guard {
     }
     return true;
   }
+
+  void add_nodes(std::vector<int>& nodes) const override { nodes.insert(nodes.end(), others.begin(), others.end()); }
 
   std::vector<int> others;
 };
