@@ -50,3 +50,15 @@ def test_one_memory_with_two_layouts() -> None:
     for results in (compiled(given), one_memory(given)):
         assert [result.stride() for result in results] == [(1, 1), (1, 9)]
         assert results[0].data_ptr() == results[1].data_ptr()
+
+
+def views(t: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return t.view_as(t), t.reshape(1, 7), t.unflatten(-1, (-1, 1)), t.view(1, 1, 7) * 2, (t + 1).view(1, 7)
+
+
+def test_strides_of_views() -> None:
+    given = torch.zeros(1, 15)[:, 1::2]
+    compiled = aotcompile.compile(views, example_inputs=((given,), {}))
+    for found, expected in zip(compiled(given), views(given), strict=True):
+        assert found.stride() == expected.stride() and found.storage_offset() == expected.storage_offset()
+    assert compiled(given)[0].data_ptr() == given.data_ptr()

@@ -392,6 +392,9 @@ class GraphRecorder(TorchFunctionMode):
         return pytree.tree_map(lambda leaf: laid_out.get(id(leaf), leaf), result) if laid_out else result
 
     def _laid_out_as(self, tensor: torch.Tensor, look: Look) -> torch.Tensor:
+        if not look.fresh:
+            with self.fake_mode:
+                return tensor.as_strided(look.sizes, look.strides, tensor.storage_offset())
 
         def make() -> torch.Tensor:
             fake = empty_fake(self.fake_mode, look.sizes, look.strides, look.dtype, tensor.device)
@@ -480,8 +483,8 @@ _METHODS = {value: name for name, value in vars(_T).items() if isinstance(value,
 
 
 def _is_laid_out_otherwise(tensor: torch.Tensor, look: Look) -> bool:
-    """Whether a result of known sizes, with memory of its own, has other strides than eager gives it."""
-    plain = type(tensor) is FakeTensor and look.fresh and not tensor.is_neg()
+    """Whether a result of known sizes has other strides than eager gives it: ``x.view_as(x)`` counts those of dimensions of size 1 anew."""
+    plain = type(tensor) is FakeTensor and not tensor.is_neg() and (look.fresh or not tensor.is_conj())
     return plain and all(type(number) is int for number in (*tensor.shape, *tensor.stride())) and tensor.stride() != look.strides
 
 

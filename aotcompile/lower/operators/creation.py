@@ -85,6 +85,34 @@ def _iota(context: "Context", node: "Node", length: Any, *, start: Operand, step
     return _arange(context, node, start, None, step)
 
 
+@lowering("aten.linspace.default")
+def _linspace(context: "Context", node: "Node", start: Operand, end: Operand, steps: Any, **keywords: Any) -> Any:
+    """As eager: both halves are counted from their own end, with one rounding for f32 and f64, and whole numbers from whole ends, in f64."""
+    root = context.root(node)
+    ends = (start, end)
+    if not known_dtype(node.meta["val"]) or root.dtype is DType.b8 or type(steps) is not int or not all(type(part) in (int, float) for part in ends):
+        return NotImplemented
+    work = DType.f64 if root.dtype.is_integral else root.dtype
+    element_type = getattr(torch, work.torch_name)
+    first, last = (torch.tensor(int(part) if root.dtype.is_integral else part, dtype=element_type) for part in ends)
+    step = ((last - first) / torch.tensor(max(steps - 1, 1), dtype=element_type)).item()
+
+    def counted(position: Value, by: float, origin: float) -> Value:
+        if work in (DType.f32, DType.f64):
+            return apply("fma", constant(work, by), position, constant(work, origin))
+        return apply("add", constant(work, origin), apply("mul", constant(work, by), position))
+
+    def function(index: Index) -> Value:
+        if steps == 1:
+            return convert(constant(work, first.item()), root.dtype)
+        rest = add(steps - 1, multiply(-1, index[0]))
+        at, to_go = (convert(IndexValue(DType.i64, position), work) for position in (index[0], rest))
+        first_half = apply("lt", IndexValue(DType.i64, index[0]), constant(DType.i64, steps // 2))
+        return convert(apply("where", first_half, counted(at, step, first.item()), counted(to_go, -step, last.item())), root.dtype)
+
+    return context.fresh(root, function)
+
+
 # ---- constants of the graph ---------------------------------------------------------------------------------------------------------------
 
 

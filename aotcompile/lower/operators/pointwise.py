@@ -16,7 +16,7 @@ import torch
 from aotcompile.ir.dtypes import DType
 from aotcompile.ir.nodes import Constant, Value
 from aotcompile.lower.graph_facts import dtype_of
-from aotcompile.lower.operands import Operand, apply, constant, element, elementwise, is_scalar, promoted
+from aotcompile.lower.operands import Operand, apply, constant, element, elementwise, fits, is_scalar, promoted
 from aotcompile.lower.registry import lowering
 from aotcompile.lower.symbols import ScalarValue, convert
 from aotcompile.lower.tensors import Index, Tensor
@@ -175,7 +175,7 @@ def _arithmetic(operator: str, *, bools: bool = False, wide: bool = False) -> Ca
         dtype = result_of(node)
         if dtype is DType.b8 and not bools:
             return NotImplemented
-        return elementwise(context, node, [a, b], dtype, lambda x, y: apply(operator, x, y), wide=wide and (is_scalar(a) or is_scalar(b)))
+        return elementwise(context, node, [a, b], dtype, lambda x, y: apply(operator, x, y), wide=wide and is_scalar(b))
 
     return lower
 
@@ -210,9 +210,51 @@ lowering("aten.add.Tensor", "aten.add.Scalar")(_sum("add"))
 lowering("aten.sub.Tensor", "aten.sub.Scalar")(_sum("sub"))
 
 
+def _with_product(combine: Callable[[Value, Value, Value], Value]) -> Callable[..., Any]:
+    """``x + value*a*b`` and the like. The operands are rounded to the result's type as in any operator; ``value`` is not, and f16/bf16 are computed
+    with in f32."""
+
+    def lower(context: "Context", node: "Node", x: Tensor, a: Tensor, b: Tensor, *, value: Operand = 1) -> Any:
+        dtype = result_of(node)
+        work = DType.f32 if dtype in (DType.f16, DType.bf16) else dtype
+        if dtype is DType.b8 or not fits(value, work):
+            return NotImplemented
+        device = context.root(node).device
+
+        def function(first: Value, second: Value, third: Value) -> Value:
+            scaled = second if value == 1 and not isinstance(value, ScalarValue) else apply("mul", element(context, value, (), work, device), second)
+            return combine(first, scaled, third)
+
+        return elementwise(context, node, [x, a, b], dtype, function, wide=True, rounded=True)
+
+    return lower
+
+
+def _product_added(x: Value, a: Value, b: Value) -> Value:
+    return apply("fma", a, b, x) if x.dtype.is_floating else apply("add", x, apply("mul", a, b))
+
+
+lowering("aten.addcmul.default")(_with_product(_product_added))
+lowering("aten.addcdiv.default")(_with_product(lambda x, a, b: apply("add", x, apply("truediv", a, b))))
+
+
+@lowering("aten.lerp.Scalar", "aten.lerp.Tensor")
+def _lerp(context: "Context", node: "Node", x: Tensor, end: Tensor, weight: Operand) -> Any:
+    """From the nearer end, with one rounding, as eager's vectors do."""
+    if not result_of(node).is_floating:
+        return NotImplemented
+
+    def function(first: Value, last: Value, by: Value) -> Value:
+        difference, one = apply("sub", last, first), constant(by.dtype, 1)
+        near = apply("lt", apply("abs", by), constant(by.dtype, 0.5))
+        return apply("where", near, apply("fma", by, difference, first), apply("fma", difference, apply("sub", by, one), last))
+
+    return elementwise(context, node, [x, end, weight], result_of(node), function, wide=True)
+
+
 @lowering("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def _div(context: "Context", node: "Node", a: Operand, b: Operand) -> Any:
-    return elementwise(context, node, [a, b], result_of(node), lambda x, y: apply("truediv", x, y), wide=is_scalar(a) or is_scalar(b))
+    return elementwise(context, node, [a, b], result_of(node), lambda x, y: apply("truediv", x, y), wide=is_scalar(b))
 
 
 @lowering("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -228,7 +270,7 @@ def _div_mode(context: "Context", node: "Node", a: Operand, b: Operand, *, round
             return apply("floordiv", x, y)
         return apply("trunc", apply("truediv", x, y)) if dtype.is_floating else apply("truncdiv", x, y)
 
-    return elementwise(context, node, [a, b], dtype, function, wide=is_scalar(a) or is_scalar(b))
+    return elementwise(context, node, [a, b], dtype, function, wide=is_scalar(b))
 
 
 @lowering("aten.pow.Tensor_Tensor", "aten.pow.Scalar")
@@ -242,23 +284,35 @@ def _pow_scalar(context: "Context", node: "Node", a: Tensor, b: Operand) -> Any:
     dtype = result_of(node)
     if dtype is DType.b8 or (dtype.is_integral and not (isinstance(b, int) and b >= 0)):
         return NotImplemented  # a negative power of integers: eager raises
-    special: dict[float, Callable[[Value], Value]] = {
-        0.0: lambda x: constant(dtype, 1),
+    special = _powers(dtype)
+    if isinstance(b, (int, float)):
+        function = special.get(float(b))
+        if function is not None:
+            return elementwise(context, node, [a], dtype, lambda x: convert(function(x), x.dtype), wide=dtype is DType.f16)
+        return elementwise(context, node, [a, b], dtype, lambda x, y: apply("pow", x, y))
+
+    def unknown(x: Value, exponent: Value) -> Value:
+        result = apply("pow", x, exponent)
+        for number, power in special.items() if dtype.is_floating else ():
+            result = apply("where", apply("eq", exponent, constant(exponent.dtype, number)), power(x), result)
+        return result
+
+    return elementwise(context, node, [a, b], dtype, unknown)
+
+
+def _powers(dtype: DType) -> dict[float, Callable[[Value], Value]]:
+    """Exponents that eager computes in another way than by raising to a power: they differ in -0.0 and -inf as well as in the last bit."""
+    powers: dict[float, Callable[[Value], Value]] = {
+        0.0: lambda x: constant(x.dtype, 1),
         1.0: lambda x: x,
         2.0: lambda x: apply("mul", x, x),
         3.0: lambda x: apply("mul", apply("mul", x, x), x),
     }
     if dtype.is_floating:
-        special |= {
-            0.5: lambda x: apply("sqrt", x),
-            -0.5: lambda x: apply("rsqrt", x),
-            -1.0: lambda x: apply("reciprocal", x),
-            -2.0: lambda x: apply("reciprocal", apply("mul", x, x)),
-        }
-    if isinstance(b, (int, float)) and float(b) in special:
-        function = special[float(b)]
-        return elementwise(context, node, [a], dtype, lambda x: convert(function(x), x.dtype), wide=dtype is DType.f16)
-    return elementwise(context, node, [a, b], dtype, lambda x, y: apply("pow", x, y))
+        powers |= {-1.0: lambda x: apply("reciprocal", x), -2.0: lambda x: apply("reciprocal", apply("mul", x, x))}
+    if dtype.is_floating and dtype is not DType.f16:
+        powers |= {0.5: lambda x: apply("sqrt", x), -0.5: lambda x: apply("rsqrt", x)}
+    return powers
 
 
 def _ignoring_nan(operator: str) -> Callable[..., Any]:
