@@ -102,7 +102,8 @@ def _twin(plan: PackagePlan, build: _Build, module: ModuleSource, data: bytes) -
     shown = plan.source.shown(module.path)
     outside = {f.result.qualname for f in plan.outside}
     functions = [SplitFunction(f.result.qualname, f.result.lines[0], f.result.split, {index: len(v) for index, v in f.variants.items()}, f.digest,
-                               frozenset(number for number, callee in f.result.split.calls.items() if callee in outside))
+                               frozenset(number for number, callee in f.result.split.calls.items()
+                                         if callee in outside or f'_call_{number}("' in f.result.split.text))           # an operation, by its symbol
                  for f in _in_order(plan.functions)
                  if f.result.module == module.name and f.result.split is not None and f.result.split.form == "source"]
     try:

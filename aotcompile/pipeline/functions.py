@@ -24,6 +24,7 @@ from aotcompile.pipeline.variants import BuiltVariant, build_variant
 import aotcompile.runtime.operators.recurrent  # noqa: F401  (its operators are captured)
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 from aotcompile.runtime.twins.control_flow import plain_form
+from aotcompile.runtime.twins.operations import operation
 from aotcompile.runtime.digest import code_digest, library_code
 
 
@@ -82,7 +83,7 @@ def analyze(groups: Sequence[EntryGroup], *, run: bool, package: str = "") -> An
             calls.append(EntryCalls(function, source, group.situations, group.function if decorated else None))
     results: tuple[FunctionResult, ...] = ()
     if calls:
-        frontend = Frontend(calls, Tools(digest_of, nodes_of, code_objects, plain_form, rewritten))
+        frontend = Frontend(calls, Tools(digest_of, nodes_of, code_objects, plain_form, operation, rewritten))
         results = frontend.analyze(run=run).functions
         digests = {(key[0], key[1]): key[2] for key in frontend.keys()}
     return Analysis(FrontendResult((*results, *extra)), digests, time.perf_counter() - start)

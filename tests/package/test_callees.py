@@ -87,6 +87,68 @@ def test_a_break_in_a_library(write_package: Callable[[dict[str, str]], Path]) -
     assert replaced == "True"                                    # a replaced library function is called as it is
 
 
+OPERATORS = '''
+import aotcompile
+
+from other_library import Vector
+
+
+class Own(Vector):
+    @property
+    def norm(self):
+        scaled = self.values.exp()
+        print("own norm")
+        return scaled.norm()
+
+
+@aotcompile.entry(inputs=("f32[4]",))
+def use(x):
+    total = Vector(x.sin()) + Vector(x)
+    return total.norm * Own(x).norm
+'''
+VECTOR = '''
+class Vector:
+    def __init__(self, values):
+        self.values = values
+
+    def __add__(self, other):
+        scaled = self.values.exp()
+        print("add")
+        return Vector(scaled * other.values)
+
+    @property
+    def norm(self):
+        scaled = self.values.exp()
+        print("norm")
+        return scaled.norm()
+'''
+OPERATORS_PROGRAM = '''
+import torch
+import aotcompile.runtime as runtime
+import user.model as original
+from generated.user import model
+
+x = torch.tensor([1.0, -2.0, 3.0, 4.0])
+for module in (original, model):
+    print(module.use(x).tolist())
+print(sorted((region.name, region.hits, region.misses) for region in runtime.report().regions))
+'''
+
+
+def test_operators_and_properties(write_package: Callable[[dict[str, str]], Path]) -> None:
+    folder = write_package({"user/__init__.py": "", "user/model.py": OPERATORS, "other_library.py": VECTOR, "use.py": OPERATORS_PROGRAM})
+    aotcompile.build("user", backend="eager")
+    text = (folder / "generated/user/model.py").read_text(encoding="utf-8")
+    assert '_callee("+")(' in text and '_callee(".")(total, "norm")' in text          # of the other package
+    assert "Own(x).norm" in text or "_t1.norm" in text                                # a class that is written anew has the split property itself
+    run = subprocess.run([sys.executable, "use.py"], cwd=folder, capture_output=True, text=True, env=_environment())
+    assert run.returncode == 0, run.stderr
+    *printed, regions = run.stdout.splitlines()
+    assert printed[:4] == printed[4:] and len(printed) == 8
+    assert regions == ("[('Own.norm:r0', 1, 0), ('Own.norm:r1', 1, 0), ('Vector.__add__:r0', 1, 0), ('Vector.__add__:r1', 1, 0), "
+                       "('Vector.norm:r0', 1, 0), ('Vector.norm:r1', 1, 0), ('use:r0', 1, 0), ('use:r1', 1, 0)]")
+
+
 def test_a_damaged_callee_runs_eagerly(write_package: Callable[[dict[str, str]], Path]) -> None:
     folder = write_package({"user/__init__.py": "", "user/model.py": MODULE, "other_library.py": LIBRARY, "use.py": PROGRAM})
     aotcompile.build("user", backend="eager")

@@ -150,7 +150,7 @@ _IDENTICAL = (*CONSTANT_TYPES, int, float, *SYMBOLIC, types.FunctionType, type, 
 def _read_class_method(i: "Interpreter", owner: Any, name: str, method: types.FunctionType) -> None:
     path = i.outside.path_of(owner)
     if path is not None:
-        i.outside.read(method, path.then("type").attribute(name))
+        i.outside.read(i.plain_form(method), path.then("type").attribute(name))
 
 
 def _call_partial(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -293,10 +293,12 @@ class Frontend:
             node = locator.own_statement(line)
         if node is None:
             return False
-        if isinstance(node, ast.stmt):
+        if isinstance(node, ast.For) and kind in ("call", "call_split"):
+            node = node.iter                    # CPython 3.11 says that the whole statement is iterated; what is in it may well be regions
+        if kind == "call_split" and not isinstance(node, ast.Call) and self._tools.rewritten(record.callee_key[0] if record.callee_key else ""):
+            kind = "call"                       # a class that is written anew has the split function itself
+        if isinstance(node, ast.stmt) and not (kind == "call_split" and isinstance(node, ast.AugAssign)):
             kind = "statement"
-        elif kind == "call_split" and not isinstance(node, ast.Call):
-            kind = "call"
         span = locator.span(node)
         if span in taken:
             statement = locator.own_statement(span.line)

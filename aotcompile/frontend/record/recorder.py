@@ -41,6 +41,10 @@ from aotcompile.frontend.interpret.opcodes.decode import Position
 MAXIMUM_VARIANTS = 8
 MAXIMUM_VARIANTS_OF_FORMS = 64          # of the plain forms of `torch.cond` and the like, which all calls in the program share
 REPEATED_BREAKS = 2
+_RUN_BY_OPERATIONS = {f"__{name}__" for name in (
+    *(prefix + each for each in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift")
+      for prefix in ("", "r", "i")), "lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "invert", "getitem", "setitem", "contains", "iter", "next",
+    "getattr", "call", "len", "bool", "enter", "exit")}
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 Key = tuple[str, str, str]
 
@@ -113,6 +117,7 @@ class Tools:
     nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]]
     code_objects: Callable[[str, types.CodeType], Mapping[str, types.CodeType]]        # of split bytecode, from its text
     plain_form: Callable[..., Any]                                                   # what stands for `torch.cond` and the like
+    operation: Callable[[Any, Callable[[types.FunctionType], Any]], Any]              # what is called for an operation other than a call
     rewritten: Callable[[str], bool]                                                   # whether a module is one of those that are written anew
 
 
@@ -192,15 +197,17 @@ class Recording:
         return code.origins is None or any(origin == OUTSIDE or (key, origin) in self.data for origin in code.origins[number])
 
     def put_properties(self) -> None:
-        """Let classes of modules that are written anew have the twins of their properties' functions, which no call in a text leads to; in the child
-        only, where it is gone with the process."""
+        """Let classes of modules that are written anew have the twins of their properties' functions and special methods, which no call in a text
+        leads to; in the child only, where it is gone with the process."""
         for module, qualname, _ in self.splits:
             owner, _, name = qualname.rpartition(".")
             cls: Any = sys.modules.get(module) if self.tools.rewritten(module) else None
             for part in owner.split("."):
                 cls = getattr(cls, part, None)
             found = vars(cls).get(name) if isinstance(cls, type) else None
-            if type(found) is property:
+            if type(found) is types.FunctionType and name in _RUN_BY_OPERATIONS:
+                setattr(cls, name, self._property_twin(found))
+            elif type(found) is property:
                 setattr(cls, name, property(*map(self._property_twin, (found.fget, found.fset, found.fdel)), found.__doc__))
 
     def _property_twin(self, function: Any) -> Any:
@@ -233,7 +240,8 @@ class Recording:
         if isinstance(function, torch.nn.Module):
             called = type(function).__call__
             return self._forward(function, function) if called is torch.nn.Module.__call__ else self._method(called, function, function)
-        return function
+        found = self.tools.operation(function, self.twin)
+        return function if found is None else found
 
     def _forward(self, module: torch.nn.Module, function: Any) -> Any:
         """What is called in place of `torch.nn.Module.__call__`."""

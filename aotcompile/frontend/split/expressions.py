@@ -21,6 +21,7 @@ import libcst as cst
 
 from aotcompile.frontend.split.items import Compound, Item, Leaf, placeholder
 from aotcompile.frontend.split.marks import Marks
+from aotcompile.frontend.split.operations import as_call, written
 from aotcompile.frontend.split.text import COMPREHENSIONS, code, substitute, walk
 from aotcompile.frontend.split.work import Operand, deferred_methods, dotted, has_work, is_literal, operands, walrus_targets
 from aotcompile.frontend.types import Break
@@ -88,17 +89,25 @@ class Expressions:
         self.out.append(Compound(node, self.origin, [body, orelse], list(breaks)))
 
     def wrap_calls(self, node: cst.CSTNode) -> cst.CSTNode:
-        """``f(x)`` -> ``_call_0(f)(x)`` for the calls into split callees that stand in ``node``."""
+        """``f(x)`` -> ``_call_0(f)(x)`` for the calls and other operations into split callees that stand in ``node``."""
         if not self.marks.calls:
             return node
         while True:                                            # outermost first: its parts stay the same objects
-            calls = [each for each in walk(node) if isinstance(each, cst.Call) and id(each) in self.marks.calls]
-            if not calls:
+            found = next((each for each in walk(node) if isinstance(each, cst.BaseExpression) and id(each) in self.marks.calls), None)
+            if found is None:
                 return node
-            node = substitute(node, {id(calls[0]): self.wrapped(calls[0], calls[0].func)})
+            node = substitute(node, {id(found): self.wrapped(found)})
 
-    def wrapped(self, call: cst.Call, func: cst.BaseExpression) -> cst.Call:
-        return call.with_changes(func=cst.Call(cst.Name(f"_call_{self.marks.calls[id(call)]}"), [cst.Arg(func)]))
+    def wrapped(self, node: cst.BaseExpression, func: cst.BaseExpression | None = None) -> cst.Call:
+        """A call or another operation that leads to a split function; ``func``: what is called, where it is at hand already."""
+        number = self.marks.calls[id(node)]
+        if id(node) in self.marks.iterated:
+            return as_call(number, ("iter", [self.unmarked(node)]))
+        if isinstance(node, cst.Call):
+            return node.with_changes(func=cst.Call(cst.Name(f"_call_{number}"), [cst.Arg(func or node.func)]))
+        operation = written(node)
+        assert operation is not None
+        return as_call(number, operation)
 
     # -- questions ---------------------------------------------------------------------------------------------------------------------
     def touched(self, node: cst.CSTNode | None) -> bool:
@@ -246,6 +255,11 @@ class Expressions:
             func = replaced.pop(id(node.func), node.func)
             wrapped = self.wrapped(node, func)                 # type: ignore[arg-type]
             return substitute(wrapped, replaced)               # type: ignore[return-value]
+        if id(node) in self.marks.calls and id(node) not in self.marks.iterated:
+            return substitute(self.wrapped(node), replaced)    # type: ignore[return-value]
+        if id(node) in self.marks.calls:
+            value: cst.BaseExpression = substitute(node, replaced)       # type: ignore[assignment]
+            return as_call(self.marks.calls[id(node)], ("iter", [self.unmarked(value) if value is node else value]))
         return substitute(node, replaced)                      # type: ignore[return-value]
 
     def root(self, node: cst.BaseExpression) -> tuple[cst.BaseExpression, list[Break]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
+from aotcompile.frontend.split.operations import iterates, written
 from aotcompile.frontend.split.text import COMPOUNDS, COMPREHENSIONS, Text, path_to
 from aotcompile.frontend.types import Break
 
@@ -14,7 +15,8 @@ from aotcompile.frontend.types import Break
 class Marks:
     """``values``: expressions evaluated outside; ``tests``: expressions whose truth is taken outside; ``whole``: statements that stay outside as they
     are; ``open``: compound statements whose header is Python; ``stores``: statements whose assignment itself is outside; ``calls``: number of each
-    call into a split callee. Keys are ``id`` of nodes. ``touched``: all of these and the nodes around them."""
+    call, or other operation, into a split callee; ``iterated``: those of them that are loops over the expression; ``targets``: numbers of assignments
+    into one, by what is assigned to. Keys are ``id`` of nodes. ``touched``: all of these and the nodes around them."""
 
     values: dict[int, Break] = field(default_factory=dict)
     tests: dict[int, Break] = field(default_factory=dict)
@@ -22,8 +24,16 @@ class Marks:
     open: dict[int, Break] = field(default_factory=dict)
     stores: dict[int, Break] = field(default_factory=dict)
     calls: dict[int, int] = field(default_factory=dict)
+    iterated: set[int] = field(default_factory=set)
+    targets: dict[int, int] = field(default_factory=dict)
     callees: dict[int, str] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
+
+    def number(self, table: dict[int, int], node: cst.CSTNode, callee: str) -> None:
+        """Gives a node its number in ``calls`` or ``targets``."""
+        if id(node) not in table:
+            table[id(node)] = len(self.callees)
+            self.callees[table[id(node)]] = callee
 
 
 def mark(text: Text, breaks: Sequence[Break]) -> Marks:
@@ -61,8 +71,12 @@ def _mark(text: Text, marks: Marks, each: Break) -> None:
         marks.open.setdefault(id(statement), each)
     elif not inner:
         (marks.stores if _has_target(statement) and not exact else marks.whole).setdefault(id(statement), each)
+        if each.kind == "call_split" and each.callee is not None and isinstance(statement, cst.AugAssign) and written(statement) is not None:
+            marks.number(marks.calls, statement, each.callee)
     elif _in_target(path, at):
         marks.stores.setdefault(id(statement), each)
+        if each.kind == "call_split" and each.callee is not None and isinstance(statement, cst.Assign) and written(path[-1]) is not None:
+            marks.number(marks.targets, path[-1], each.callee)
     else:
         _mark_expression(marks, each, inner, statement)
 
@@ -70,9 +84,12 @@ def _mark(text: Text, marks: Marks, each: Break) -> None:
 def _mark_expression(marks: Marks, each: Break, inner: list[cst.CSTNode], statement: cst.CSTNode) -> None:
     node = inner[-1]
     chosen = next((i for i, outer in enumerate(inner) if isinstance(outer, COMPREHENSIONS) and not _in_first_iterable(inner, i)), len(inner) - 1)
-    if each.kind == "call_split" and isinstance(node, cst.Call) and each.callee is not None:
-        number = marks.calls.setdefault(id(node), len(marks.calls))
-        marks.callees.setdefault(number, each.callee)
+    if each.kind == "call_split" and each.callee is not None:
+        if iterates(each.callee) and isinstance(statement, cst.For) and node is statement.iter and not isinstance(node, cst.Call):
+            marks.iterated.add(id(node))
+            marks.number(marks.calls, node, each.callee)
+        elif isinstance(node, cst.Call) or written(node) is not None:
+            marks.number(marks.calls, node, each.callee)
     marks.touched.update(id(outer) for outer in inner)
     target = inner[chosen]
     tested = each.kind == "branch" and chosen == len(inner) - 1 or isinstance(target, cst.BooleanOperation)

@@ -7,6 +7,7 @@ import libcst as cst
 
 from aotcompile.frontend.split.expressions import Expressions, operand
 from aotcompile.frontend.split.items import Compound, Item, Leaf, blocks_of, placeholder
+from aotcompile.frontend.split.operations import as_call, written
 from aotcompile.frontend.split.text import COMPOUNDS, Text, block_statements, walk
 from aotcompile.frontend.split.work import Operand, has_work, subscript_operands
 from aotcompile.frontend.types import Break
@@ -63,7 +64,9 @@ class Statements:
         expressions = self.expressions
         clean = {"semicolon": cst.MaybeSentinel.DEFAULT} if hasattr(node, "semicolon") else {}
         marks = expressions.marks
-        if id(node) in marks.whole:
+        if isinstance(node, cst.AugAssign) and id(node) in marks.calls and expressions.stable(node.target):
+            self._augmented_by_call(node)
+        elif id(node) in marks.whole:
             expressions.emit(node.with_changes(**clean), breaks=expressions.breaks_in(node))
         elif not expressions.touched(node):
             expressions.emit(node.with_changes(**clean) if clean else node)
@@ -90,6 +93,9 @@ class Statements:
         assert node.value is not None
         store = expressions.marks.stores.get(id(node))
         value, breaks = expressions.root(node.value)
+        if store is not None and len(targets) == 1 and id(targets[0]) in expressions.marks.targets:
+            self._store_by_call(targets[0], value, breaks, store)
+            return
         if store is None and not any(map(expressions.touched, targets)):
             simple = not any(has_work(target) or isinstance(target, cst.Subscript) for target in targets)
             if breaks and not simple:
@@ -106,6 +112,28 @@ class Statements:
             value = expressions.assign(expressions.temporary(), value, *breaks)
         for target in targets:
             self._store(target, value, store)
+
+    def _store_by_call(self, target: cst.BaseExpression, value: cst.BaseExpression, breaks: list[Break], store: Break) -> None:
+        """``owner.name = value`` -> ``_call_0(".=")(owner, "name", value)``, with the value at hand already: Python evaluates it first."""
+        expressions = self.expressions
+        if breaks or not expressions.stable(value):
+            value = expressions.assign(expressions.temporary(), value, *breaks)
+        operation = written(target)
+        assert operation is not None
+        symbol, operands = operation
+        expressions.emit(cst.Expr(as_call(expressions.marks.targets[id(target)], (f"{symbol}=", operands), value)), breaks=[store])
+
+    def _augmented_by_call(self, node: cst.AugAssign) -> None:
+        """``x += value`` -> ``x = _call_0("+=")(x, value)``."""
+        expressions = self.expressions
+        own = expressions.marks.whole[id(node)]
+        operation = written(node)
+        assert operation is not None
+        symbol, (target, value) = operation
+        if expressions.work(value):
+            value = expressions.assign(expressions.temporary(), value)
+        result = as_call(expressions.marks.calls[id(node)], (symbol, [target, value]))
+        expressions.emit(cst.Assign([cst.AssignTarget(target)], result), breaks=[own, *expressions.breaks_in(value)])
 
     def _store(self, target: cst.BaseExpression, value: cst.BaseExpression, store: Break | None) -> None:
         """Emits ``target = value`` for a value already at hand; the parts of the target are evaluated now, in their order."""

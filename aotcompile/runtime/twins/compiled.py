@@ -31,6 +31,7 @@ from aotcompile.runtime import digest, reporting
 from aotcompile.runtime.twins.assemble import assemble
 from aotcompile.runtime.twins.bytecode_twin import code_objects
 from aotcompile.runtime.twins.control_flow import plain_form
+from aotcompile.runtime.twins.operations import operation
 from aotcompile.runtime.guards import ORIGINAL_CLASS
 from aotcompile.runtime.loader import Package, Refused, make_region
 from aotcompile.runtime.state import calls_forward_only
@@ -221,7 +222,10 @@ class TwinMaker:
             return self._method(function.__func__, function.__self__, function)
         if kind is MethodType or isinstance(function, torch.nn.Module) and kind.__call__ is torch.nn.Module.__call__:
             return self._forward(function.__self__ if kind is MethodType else function, function)
-        return self._method(kind.__call__, function, function) if isinstance(function, torch.nn.Module) else function
+        if isinstance(function, torch.nn.Module):
+            return self._method(kind.__call__, function, function)
+        found = operation(function, self.twin)
+        return function if found is None else found
 
     def _forward(self, module: torch.nn.Module, function: Any) -> Any:
         """What to call in place of `torch.nn.Module.__call__`."""
