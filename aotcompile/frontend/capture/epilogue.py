@@ -21,6 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from aotcompile.frontend.capture.containers import CONTAINERS, SEQUENCES, ContainerChanges, base_of, held_items, is_derived
 from aotcompile.frontend.capture.hook_tables import HookNumber
+from aotcompile.frontend.capture.identities import Identity
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import RegionRefused
@@ -176,6 +177,8 @@ class EpilogueBuilder:
         known = self._names.get(id(value))
         if known is not None:
             return known
+        if type(value) is Identity:
+            return f"id({self.expression(value.of)})"
         if type(value) is HookNumber and value.handle is not None:
             return f"{self.expression(value.handle)}.id"
         path = self._outside.path_of(value)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from aotcompile.frontend.interpret.attributes import static_lookup
+from aotcompile.frontend.capture.containers import CONTAINERS, MAPPINGS, empty_copy
+from aotcompile.frontend.capture.identities import Identity
 from aotcompile.frontend.capture.outside import CONSTANT_TYPES
 from aotcompile.frontend.capture.signals import GraphBreak
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
@@ -18,18 +20,21 @@ if TYPE_CHECKING:
 _ATOMS = (*CONSTANT_TYPES, int, float, frozenset, type, types.FunctionType, types.BuiltinFunctionType, enum.Enum, torch.Size, *SYMBOLIC)
 
 
-def deep_copy(i: "Interpreter", value: Any, memo: dict[int, tuple[Any, Any]], handed: Any) -> Any:
-    """``memo``: id -> (original, copy); ``handed`` is the dict that the program passes on (only to its own ``__deepcopy__`` methods)."""
+def deep_copy(i: "Interpreter", value: Any, memo: dict[Any, Any]) -> Any:
+    """``memo``: what `id` gives -> copy; the program passes it on, and its own ``__deepcopy__`` methods put copies into it."""
     if isinstance(value, _ATOMS):
         return value
-    if id(value) in memo:
-        return memo[id(value)][1]
-    made = _copied(i, value, memo, {} if handed is None else handed)
-    memo[id(value)] = (value, made)
-    return made
+    key = _key(i, value)
+    if key not in memo:
+        memo[key] = _copied(i, value, memo)
+    return memo[key]
 
 
-def _copied(i: "Interpreter", value: Any, memo: dict[int, tuple[Any, Any]], handed: Any) -> Any:
+def _key(i: "Interpreter", value: Any) -> Identity:
+    return Identity(i.outside.originals.get(id(value), (value, None))[0])
+
+
+def _copied(i: "Interpreter", value: Any, memo: dict[Any, Any]) -> Any:
     kind = type(value)
     if isinstance(value, torch.Tensor):
         if value.requires_grad:
@@ -37,32 +42,39 @@ def _copied(i: "Interpreter", value: Any, memo: dict[int, tuple[Any, Any]], hand
         return i.native(torch.clone, (value,), {})
     custom = static_lookup(kind, "__deepcopy__")
     if isinstance(custom, types.FunctionType):
-        return i.call(custom, (value, handed), {})
+        return i.call(custom, (value, memo), {})
     whole = i.outside.whole(value)
     if kind is tuple:
-        return tuple(deep_copy(i, item, memo, handed) for item in whole)
-    if kind in (list, dict):
-        made: Any = kind()
-        memo[id(value)] = (value, made)
-        if kind is list:
-            made.extend(deep_copy(i, item, memo, handed) for item in whole)
-        else:
-            made.update((deep_copy(i, key, memo, handed), deep_copy(i, item, memo, handed)) for key, item in whole.items())
-        return made
-    if kind is set:
-        return {deep_copy(i, item, memo, handed) for item in whole}
-    return _copied_object(i, value, kind, memo, handed)
+        copies = tuple(deep_copy(i, item, memo) for item in whole)
+        return whole if all(a is b for a, b in zip(copies, whole)) else copies
+    if isinstance(value, tuple) and hasattr(kind, "_make") and not isinstance(static_lookup(kind, "__reduce_ex__"), types.FunctionType):
+        return i.plain(tuple.__new__, kind, [deep_copy(i, item, memo) for item in value])
+    if kind in CONTAINERS:
+        return _copied_container(i, value, whole, memo)
+    return _copied_object(i, value, kind, memo)
 
 
-def _copied_object(i: "Interpreter", value: Any, kind: type, memo: dict[int, tuple[Any, Any]], handed: Any) -> Any:
+def _copied_container(i: "Interpreter", value: Any, whole: Any, memo: dict[Any, Any]) -> Any:
+    made = empty_copy(whole)
+    memo[_key(i, value)] = made
+    if isinstance(whole, MAPPINGS):
+        made.update((deep_copy(i, key, memo), deep_copy(i, item, memo)) for key, item in whole.items())
+    elif isinstance(whole, set):
+        made.update(deep_copy(i, item, memo) for item in whole)
+    else:
+        made.extend(deep_copy(i, item, memo) for item in whole)
+    return made
+
+
+def _copied_object(i: "Interpreter", value: Any, kind: type, memo: dict[Any, Any]) -> Any:
     """An instance whose class leaves copying to `object`: a new one with copies of its attributes."""
     if not copies_attributes(value):
         raise GraphBreak("AOT205", f"a deep copy of a {kind.__name__}")
     made = i.plain(object.__new__, kind)
-    memo[id(value)] = (value, made)
+    memo[_key(i, value)] = made
     attributes = i.outside.whole(i.load_attribute(value, "__dict__"))
     for name, item in list(attributes.items()):
-        i.plain(object.__setattr__, made, name, deep_copy(i, item, memo, handed))
+        i.plain(object.__setattr__, made, name, deep_copy(i, item, memo))
     return made
 
 

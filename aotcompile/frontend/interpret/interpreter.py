@@ -16,6 +16,7 @@ from aotcompile.frontend.interpret.opcodes import data, flow  # noqa: F401  (the
 from aotcompile.frontend.interpret.opcodes.table import HANDLERS
 from aotcompile.frontend.library import file_label, is_library_module
 from aotcompile.frontend.capture.hook_tables import HookNumber
+from aotcompile.frontend.capture.identities import Identity
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import GraphBreak, RegionRefused, UserException, internal_error, number_needed
@@ -28,7 +29,7 @@ DEPTH_LIMIT = 150
 # C functions that do not look into the object they are given, only at its type, its identity or a named attribute (which is guarded by itself).
 _LOOKS_AT_TYPE = (isinstance, issubclass, super, getattr, object.__getattribute__, object.__setattr__, object.__delattr__, id, type, callable,
                   hasattr, operator.is_, operator.is_not, __import__, object.__new__)
-_STANDS_FOR = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, HookNumber: int}
+_STANDS_FOR = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool, HookNumber: int, Identity: int}
 UNBOUND = "_unbound"          # the splitter's marker for a variable without a value; ours, so it needs no guard
 
 
@@ -65,7 +66,7 @@ class Interpreter:
         self.depth = 0
         self.active = False                      # the program is running
         self.dropped: GraphBreak | None = None   # a break in a generator that nobody holds any more
-        self.compared: dict[int, tuple[Any, dict[int, torch.Tensor]]] = {}          # id(dict or set) -> (it, tensors compared in it)
+        self.compared: dict[int, tuple[Any, dict[int, Any]]] = {}          # id(dict or set) -> (it, objects compared in it)
         self.entering = False                    # the next function interpreted is called by native code
         # The user's file; line of the home's text -> user's line; the user's lines from a line on.
         self.origin: tuple[str, dict[int, int], list[str], int] | None = None
@@ -330,11 +331,12 @@ class Interpreter:
             self.outside.guard("distinct", paths[0], [path.as_json() for path in paths[1:]])
 
     def compare_keys(self, container: Iterable[Any], *keys: Any) -> None:
-        """What a dict or set has compared when it was asked for tensors, which are hashed by identity: they and its own are all different ones."""
+        """What a dict or set has compared when it was asked for tensors, which are hashed by identity, or for what `id` gives: they and its own are
+        all different ones."""
         given = keys if keys and id(container) in self.compared else (*container, *keys)
-        tensors = {id(key): key for key in given if isinstance(key, torch.Tensor)}
-        if tensors:
-            self.compared.setdefault(id(container), (container, {}))[1].update(tensors)
+        objects = [key.of if type(key) is Identity else key for key in given if isinstance(key, torch.Tensor) or type(key) is Identity]
+        if objects:
+            self.compared.setdefault(id(container), (container, {}))[1].update((id(each), each) for each in objects)
 
     def note_compared(self) -> None:
         """The guards for `compare_keys`, once it is known what was compared."""

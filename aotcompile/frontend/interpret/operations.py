@@ -11,6 +11,7 @@ import torch
 from aotcompile.frontend.interpret.attributes import static_lookup
 from aotcompile.frontend.capture.containers import MAPPINGS, SEQUENCES, base_of
 from aotcompile.frontend.capture.hook_tables import HookNumber
+from aotcompile.frontend.capture.identities import Identity
 from aotcompile.frontend.capture.signals import GraphBreak, UserException, branch_on_value
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 
@@ -32,6 +33,10 @@ _COMPARE = {
     operator.lt: ("__lt__", "__gt__"), operator.le: ("__le__", "__ge__"), operator.eq: ("__eq__", "__eq__"), operator.ne: ("__ne__", "__ne__"),
     operator.gt: ("__gt__", "__lt__"), operator.ge: ("__ge__", "__le__"),
 }
+_SYMBOLS = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//", operator.mod: "%",
+    operator.pow: "** or pow()", operator.matmul: "@", operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lshift: "<<",
+    operator.rshift: ">>", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">="}
 _UNARY = {operator.neg: "__neg__", operator.pos: "__pos__", operator.invert: "__invert__", operator.index: "__index__", abs: "__abs__"}
 
 
@@ -44,8 +49,10 @@ def python_method(value: Any, name: str) -> types.FunctionType | None:
     return found if isinstance(found, types.FunctionType) else None
 
 
-def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
-    """A binary operator or comparison, by Python's protocol where a class written in Python takes part."""
+def operate(i: "Interpreter", function: Any, left: Any, right: Any, shown: str = "") -> Any:
+    """A binary operator or comparison, by Python's protocol where a class written in Python takes part. ``shown``: the operator in messages."""
+    if type(left) is Identity and type(right) is Identity and function in (operator.eq, operator.ne):
+        return i.same(left.of, right.of) == (function is operator.eq)
     if isinstance(left, SYMBOLIC) and isinstance(right, (int, float, *SYMBOLIC)) or isinstance(right, SYMBOLIC) and isinstance(left, (int, float)):
         return _of_numbers(i, function, left, right)
     if function in _INPLACE:
@@ -58,7 +65,7 @@ def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
         if not isinstance(left, torch.Tensor) and static_lookup(type(left), name) is not static_lookup(object, name) and _has(left, name):
             return i.native(function, (left, right), {})
         if not isinstance(left, torch.Tensor):
-            return operate(i, _INPLACE[function], left, right)
+            return operate(i, _INPLACE[function], left, right, f"{_SYMBOLS[_INPLACE[function]].partition(' ')[0]}=")
         return i.native(function, (left, right), {})
     if function is operator.mod and isinstance(left, (str, bytes)):
         return _interpolate(i, left, right)
@@ -80,7 +87,9 @@ def operate(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
         return i.same(left, right) == (function is operator.eq)
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         return i.native(function, (left, right), {})
-    raise UserException(TypeError(f"unsupported operand type(s): '{type(left).__name__}' and '{type(right).__name__}'"))
+    shown, kinds = shown or _SYMBOLS[function], (type(left).__name__, type(right).__name__)
+    raise UserException(TypeError(f"'{shown}' not supported between instances of '{kinds[0]}' and '{kinds[1]}'" if function in _COMPARE else
+                                  f"unsupported operand type(s) for {shown}: '{kinds[0]}' and '{kinds[1]}'"))
 
 
 def _of_numbers(i: "Interpreter", function: Any, left: Any, right: Any) -> Any:
@@ -215,18 +224,18 @@ def as_key(i: "Interpreter", key: Any, container: Any = None) -> Any:
         return i.symbols.fix(key)
     if type(key) is tuple and any(isinstance(part, SYMBOLIC) for part in key):
         return tuple(as_key(i, part) for part in key)
-    if isinstance(key, torch.Tensor):
-        return _tensor_key(i, container, key)
+    if isinstance(key, torch.Tensor) or type(key) is Identity:
+        return _identified_key(i, container, key)
     if type(key) is HookNumber:
         i.outside.note_position(key, container)
     position = python_method(key, "__index__") if isinstance(container, (list, tuple, str)) else None
     return key if position is None else i.call(position, (key,), {})
 
 
-def _tensor_key(i: "Interpreter", container: Any, key: torch.Tensor) -> torch.Tensor:
-    """A tensor as a key of a dict or set made here: tensors are hashed by identity, and equal ones share a stand-in."""
-    if not isinstance(container, (dict, set)) or id(container) in i.outside.originals or i.is_outside(container):
-        raise GraphBreak("AOT205", "a tensor as a dict key or list index")
+def _identified_key(i: "Interpreter", container: Any, key: Any) -> Any:
+    """A tensor, or what `id` gives, as a key of a dict or set made here: tensors are hashed by identity, and equal ones share a stand-in."""
+    if not isinstance(container, (dict, set, frozenset)) or id(container) in i.outside.originals or i.is_outside(container):
+        raise GraphBreak("AOT205", f"{'what id() gives' if type(key) is Identity else 'a tensor'} as a key from outside or a list's index")
     i.compare_keys(container, key)
     return key
 

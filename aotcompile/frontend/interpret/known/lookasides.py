@@ -17,6 +17,8 @@ from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
 from aotcompile.frontend.capture import custom_function
 from aotcompile.frontend.capture.containers import CONTAINERS
+from aotcompile.frontend.capture.identities import Identity
+from aotcompile.frontend.capture.outside import CONSTANT_TYPES
 from aotcompile.frontend.capture.signals import GraphBreak, UserException, number_needed
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.torch_private import FakeTensor
@@ -129,8 +131,8 @@ def _isinstance(i: "Interpreter", value: Any, kinds: Any) -> bool:
         return bool(i.plain(issubclass, i.type_of(value), kinds))
     if isinstance(value, SYMBOLIC):
         return bool(i.plain(issubclass, i.type_of(value), kinds))
-    if i.is_interpreted_generator(value):
-        return bool(i.plain(issubclass, types.GeneratorType, kinds))
+    if i.is_interpreted_generator(value) or type(value) is Identity:
+        return bool(i.plain(issubclass, i.type_of(value), kinds))
     return bool(i.plain(isinstance, value, kinds))
 
 
@@ -169,7 +171,10 @@ def _exception(i: "Interpreter") -> BaseException | None:
 
 @lookaside(id)
 def _identity(i: "Interpreter", value: Any) -> Any:
-    raise GraphBreak("AOT205", "id() of an object")
+    if isinstance(value, (*CONSTANT_TYPES, int, float, *SYMBOLIC)):
+        raise GraphBreak("AOT205", f"id() of a {type(value).__name__}, which may be any of those that are equal")
+    original, _ = i.outside.originals.get(id(value), (value, None))
+    return Identity(original)
 
 
 @lookaside(hash, object.__hash__)

@@ -101,7 +101,7 @@ def _getenv(i: "Interpreter", name: str, default: Any = None) -> Any:
 
 @lookaside(copy.deepcopy)
 def _deepcopy(i: "Interpreter", value: Any, memo: Any = None) -> Any:
-    return deep_copy(i, value, {}, memo)
+    return deep_copy(i, value, {} if memo is None else memo)
 
 
 @lookaside(inspect.signature)
