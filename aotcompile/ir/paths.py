@@ -13,6 +13,7 @@ A path is a root and steps; it prints as the Python expression that reaches the 
     ("type",)                 type(x)                        ("keys",)             tuple(x.keys())
     ("cell", 0)               x.__closure__[0].cell_contents ("values",)           tuple(x.values())
     ("context_variable",)     x.get()                        ("referent",)         x(), what a weak reference refers to
+    ("call", (3, "a"))        x(3, "a"), what a function remembers (``functools.lru_cache``); arguments as keys of ("item", ...)
 """
 from __future__ import annotations
 
@@ -63,6 +64,8 @@ class Path:
                     text = f"tuple({text}.values())"
                 case ("referent",):
                     text = f"{text}()"
+                case ("call", arguments):
+                    text = f"{text}({', '.join(map(_key_text, arguments))})"
                 case ("cell", index):
                     text = f"{text}.__closure__[{index}].cell_contents"
                 case ("context_variable",):

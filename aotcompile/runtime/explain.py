@@ -46,6 +46,8 @@ def path_text(path: Sequence[Any]) -> str:
             text = f"tuple({text}.{word}())"
         elif word == "referent":
             text = f"{text}()"
+        elif word == "call":
+            text = f"{text}({', '.join(map(_key_text, step[1]['tuple']))})"
         elif word == "cell":
             text = f"{text}.__closure__[{value}].cell_contents"
         else:

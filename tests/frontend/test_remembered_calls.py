@@ -100,3 +100,43 @@ def test_tuples_and_equal_objects_are_keys() -> None:
     assert not aotcompile.info(built).breaks
     [region] = aotcompile.info(built).report().regions
     assert region.hits == 1
+
+
+@functools.cache
+def positions(count: int) -> torch.Tensor:
+    return torch.arange(float(count))
+
+
+@functools.cache
+def settings(name: str) -> dict[str, Any]:
+    return {"name": name, "values": [1, 2]}
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return x * positions(3) + len(settings("a")["values"])
+
+
+def changing(x: torch.Tensor) -> tuple[Any, ...]:
+    table = positions(3)
+    table.add_(1)
+    y = table * x
+    print("between", settings("a")["name"])
+    settings("a")["values"].append(y.sum())
+    return y + positions(3), len(settings("a")["values"]), positions(3) is table
+
+
+def test_a_remembered_result_is_one_object_for_all_calls() -> None:
+    x = torch.tensor([1.0, 2.0, 3.0])
+    positions.cache_clear()
+    settings.cache_clear()
+    compiled = [aotcompile.compile(function, example_inputs=((x,), {}), backend="eager") for function in (shifted, changing)]
+    assert positions.cache_info().currsize == settings.cache_info().currsize == 0, "the build remembers nothing"
+
+    def results(first: Any, second: Any) -> str:
+        positions.cache_clear()
+        settings.cache_clear()
+        return repr([first(x), second(x), second(x), positions(3), settings("a")["values"]])
+
+    assert results(*compiled) == results(shifted, changing)
+    assert aotcompile.info(compiled[0]).report().regions[0].hits == 1
+    assert [each.code for each in aotcompile.info(compiled[1]).breaks] == ["AOT201"]

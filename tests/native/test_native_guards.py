@@ -283,6 +283,8 @@ def test_roots(guards: MakeGuards, monkeypatch: pytest.MonkeyPatch) -> None:
     assert get([["global", "v"], [["context_variable"]]], globals={"v": variable}) == 0
     assert get([["global", "d"], [["values"]]], globals={"d": {5: "a", 7: "b"}}) == (("a", "b"),)
     assert get([["global", "r"], [["referent"]]], globals={"r": weakref.ref(outer)}) == (outer,)
+    assert get([["global", "f"], [["call", {"tuple": [3, "a"]}]]], globals={"f": lambda *given: [*given]}) == ([3, "a"],)
+    assert get([["global", "f"], [["call", {"tuple": []}]]], globals={"f": lambda given: 0}) == 0
     variable.set(9)
     assert get([["global", "v"], [["context_variable"]]], globals={"v": variable}) == (9,)
 

@@ -169,7 +169,7 @@ def test_same_different_and_distinct() -> None:
 
 def test_paths_are_followed_and_a_failure_is_a_failed_guard() -> None:
     value = Other()
-    value.__dict__.update(items=[{"k": (10, 11)}], n=3, reference=weakref.ref(Other))
+    value.__dict__.update(items=[{"k": (10, 11)}], n=3, reference=weakref.ref(Other), table=lambda *given: [*given])
     cell = (lambda: value).__closure__
     assert cell is not None
     steps = Path(("argument", "x")).attribute("items").item(0).item("k").item(1)
@@ -178,6 +178,7 @@ def test_paths_are_followed_and_a_failure_is_a_failed_guard() -> None:
              (Path(("global", "VARIABLE")).then("context_variable"), 5), (Path(("argument", "x")).attribute("items").item(0).then("keys"), ("k",)),
              (Path(("argument", "x")).attribute("items").item(0).then("values"), ((10, 11),)),
              (Path(("argument", "x")).attribute("reference").then("referent"), Other),
+             (Path(("argument", "x")).attribute("table").then("call", (3, "a")), [3, "a"]),
              (Path(("argument", "x")).attribute("items").item(0).then("own_item", "dict", "k"), (10, 11))]
     space = {**globals(), "__builtins__": __builtins__}
     context = Context(("x",), space, {"c": cell[0]})

@@ -76,7 +76,8 @@ class Refused:
 @dataclass
 class Captured:
     """``result`` is what the region returned on stand-ins (same structure as the real result, for following dynamic sizes). ``changed``: the
-    roots of the paths of Python objects that the region changes. ``numbers``: names (or keys) that it writes numbers to."""
+    roots of the paths of Python objects that the region changes. ``numbers``: names (or keys) that it writes numbers to. ``wants_run``: captured
+    anew where the program's functions may be run, more is known."""
 
     variant: CapturedVariant
     result: Any
@@ -84,18 +85,21 @@ class Captured:
     notes: tuple[Diagnostic, ...] = ()
     changed: frozenset[tuple[str, ...]] = frozenset()
     numbers: frozenset[object] = frozenset()
+    wants_run: bool = False
 
 
 class Capture:
     """One run. ``nodes_of`` turns an FX graph into records (the graph stage's encoding, handed in); ``plain_form`` gives the ordinary Python that a
     control flow operator of torch's, or a module with ``hooks``, stands for (the runtime's, handed in); ``is_another``: whether a number is not
-    what it was at the last arrival; ``given_cells``: ids of the cells whose content the region gets as arguments."""
+    what it was at the last arrival; ``given_cells``: ids of the cells whose content the region gets as arguments; ``may_run``: whether
+    this process may run the program's functions."""
 
     def __init__(self, name: str, function: types.FunctionType, dimensions: Dimensions, digest: Callable[[types.CodeType], str],
                  nodes_of: Callable[[torch.fx.Graph], tuple[NodeRecord, ...]],
                  origin: tuple[str, dict[int, int], list[str], int] | None = None, numbers: DynamicNumbers | None = None,
                  plain_form: Callable[..., Any] = lambda function, hooks=None: function,
-                 is_another: Callable[[Path, int | float], bool] = lambda path, value: False, given_cells: frozenset[int] = frozenset()) -> None:
+                 is_another: Callable[[Path, int | float], bool] = lambda path, value: False, given_cells: frozenset[int] = frozenset(),
+                 may_run: bool = False) -> None:
         self.name, self.function, self._dimensions, self._nodes_of = name, function, dimensions, nodes_of
         self._dynamic_numbers, self._is_another = numbers or DynamicNumbers(), is_another
         self.fake_mode = new_fake_mode()
@@ -103,7 +107,7 @@ class Capture:
         self.recorder = GraphRecorder(self.fake_mode, self.symbols, lambda: self.interpreter.place(),
                                       lambda: self.interpreter.call_chain())
         self.outside = Outside(self._read_tensor, self._read_number, digest, lambda: self.interpreter.span(short=True))
-        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols, plain_form, given_cells)
+        self.interpreter = Interpreter(function, self.outside, self.recorder, self.symbols, plain_form, given_cells, may_run)
         self.interpreter.origin = origin
         self._fakes: dict[int, FakeTensor] = {}
         self._inputs: list[tuple[Any, Path, Any]] = []            # (real, path, stand-in)
@@ -279,7 +283,8 @@ class Capture:
             grad, tuple(fake.requires_grad for fake in builder.outputs), self.recorder.operator_count,
             tuple(self._strides_text(fake) for fake in builder.outputs),
             tuple(sorted(name for name in self.interpreter.modules if isinstance(name, str) and is_compared_at_load(name))))
-        return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed(), self._written_numbers())
+        return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed(), self._written_numbers(),
+                        self.interpreter.wants_run)
 
     def _changed(self) -> frozenset[tuple[str, ...]]:
         """The roots of what has attributes or items that are others after the call: one that is put back (a flag that is set meanwhile) is not."""

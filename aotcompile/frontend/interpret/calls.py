@@ -22,6 +22,7 @@ from aotcompile.frontend.capture.hook_tables import MODULE_HOOK_TABLES
 from aotcompile.frontend.capture.outside import CONSTANT_TYPES
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 from aotcompile.frontend.capture.symbolic import SYMBOLIC
+from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.torch_private import is_stand_in
 from aotcompile.ir.paths import Path
 
@@ -95,22 +96,36 @@ def _call(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords:
 
 
 def _call_cached(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """A function whose results are remembered (``functools.lru_cache``) is computed again, which nobody notices unless it has effects, or its result
-    is seen outside or changed: there it is one object for all calls.
+    """A function whose results are remembered (``functools.lru_cache``). What the user's own gives for constants is an object from outside, found by
+    calling it; other results are computed again, once in a region, which nobody notices unless they are seen outside or changed: there each is one
+    object for all calls.
 
     With an object made in the region among the arguments, known by its identity, nothing is remembered from before: the region remembers."""
     given = (*arguments, *keywords.values())
     if any(_is_made_here(i, value) for value in given) and all(map(_is_plain_key, given)):
         return _call_remembered(i, function, arguments, keywords)
-    before = i.outside.changes()
+    key = _remembered_key(function, arguments, keywords) if all(map(_is_plain_key, given)) else None
+    if key in i.remembered:
+        return i.remembered[key][1]
+    before, mark = i.outside.changes(), i.recorder.mark()
     result = call(i, function.__wrapped__, arguments, keywords)
     reason = f"{function.__qualname__} remembers its results"
     if i.outside.changes() != before:
         raise GraphBreak("AOT208", f"{reason} and has effects, once for each")
-    for part in result if type(result) is tuple else (result,):
-        known = i.original_tensor(part) if isinstance(part, torch.Tensor) else i.outside.path_of(part)
-        if known is None and not isinstance(part, _IDENTICAL):
-            i.outside.bind(part, f"{reason}, and one is changed or leaves the region", i.call_chain())
+    made = [part for part in (result if type(result) is tuple else (result,)) if not isinstance(part, _IDENTICAL)
+            and (i.original_tensor(part) if isinstance(part, torch.Tensor) else i.outside.path_of(part)) is None]
+    constant = not keywords and all(type(each) in (int, bool, str, type(None)) for each in arguments)
+    path = i.outside.path_of(function) if made and constant and not is_library_module(function.__module__) else None
+    if path is not None and i.may_run:
+        i.recorder.forget(mark)
+        with torch._C.DisableTorchFunction(), i.recorder.transforms.aside():
+            remembered = function(*arguments)
+        return i.outside.read(remembered, path.then("call", arguments))
+    i.wants_run = i.wants_run or path is not None
+    for part in made:
+        i.outside.bind(part, f"{reason}, and one is changed or leaves the region", i.call_chain())
+    if key is not None:
+        i.remembered[key] = given, result
     return result
 
 
@@ -132,16 +147,19 @@ def _plain_key(value: Any) -> Any:
 
 
 def _call_remembered(i: "Interpreter", function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    given = (*arguments, *keywords.values())
-    limit, typed = function.cache_parameters().values()
-    names = list(map(_plain_key, given))
-    count = len(arguments)
-    key = function, functools._make_key(tuple(names[:count]), dict(zip(keywords, names[count:])), typed)    # type: ignore[attr-defined]
+    key, limit = _remembered_key(function, arguments, keywords), function.cache_parameters()["maxsize"]
     if key not in i.remembered:
         if limit is not None and len(i.remembered) >= limit:
             raise GraphBreak("AOT208", f"{function.__qualname__} remembers its results, and forgets the first of them")
-        i.remembered[key] = given, call(i, function.__wrapped__, arguments, keywords)
+        i.remembered[key] = (*arguments, *keywords.values()), call(i, function.__wrapped__, arguments, keywords)
     return i.remembered[key][1]
+
+
+def _remembered_key(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    names = list(map(_plain_key, (*arguments, *keywords.values())))
+    count = len(arguments)
+    made = functools._make_key(tuple(names[:count]), dict(zip(keywords, names[count:])), function.cache_parameters()["typed"])  # type: ignore[attr-defined]
+    return function, made
 
 
 _IDENTICAL = (*CONSTANT_TYPES, int, float, *SYMBOLIC, types.FunctionType, type, types.ModuleType)          # it does not matter which object it is

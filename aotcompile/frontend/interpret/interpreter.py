@@ -44,12 +44,13 @@ class BreakPoint:
 
 class Interpreter:
     """Interprets functions for one capture. ``home`` is the region's function: its module's globals are the region's globals. ``given_cells``: ids
-    of the cells whose content it gets as arguments."""
+    of the cells whose content it gets as arguments; ``may_run``: whether this process may run the program's functions."""
 
     def __init__(self, home: types.FunctionType, outside: Outside, recorder: GraphRecorder, symbols: SymbolTable,
-                 plain_form: Callable[..., Any], given_cells: frozenset[int] = frozenset()) -> None:
+                 plain_form: Callable[..., Any], given_cells: frozenset[int] = frozenset(), may_run: bool = False) -> None:
         self.home, self.outside, self.recorder, self.symbols = home, outside, recorder, symbols
-        self.plain_form, self.given_cells = plain_form, given_cells
+        self.plain_form, self.given_cells, self.may_run = plain_form, given_cells, may_run
+        self.wants_run = False                   # more would be known if the program's functions could be run
         self.handlers = HANDLERS
         self.version = sys.version_info[:2]
         self.null_after_callable = self.version >= (3, 13)

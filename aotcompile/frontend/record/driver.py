@@ -195,7 +195,7 @@ class Frontend:
             if arguments is None:
                 return None if run else []
             stub.capture(arguments)
-        return None if recording.changes_state and run else records
+        return None if (recording.changes_state or recording.wants_run) and run else records
 
     # ---- learning -----------------------------------------------------------------------------------------------------------------------------
 

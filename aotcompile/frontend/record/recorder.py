@@ -137,6 +137,7 @@ class Recording:
     changed_numbers: ChangedNumbers = field(default_factory=ChangedNumbers)
     branches: Branches = field(default_factory=Branches)
     broken: dict[tuple[Key, str], list[tuple[Any, ...]]] = field(default_factory=dict)        # region -> the breaks found in it, one for each arrival
+    wants_run: bool = False                         # a capture asks to be made where the program's functions may be run
     changes_state: bool = False                     # a region changes what the next call finds
     given: tuple[Any, ...] = ()                     # the functions given to the control flow operators around
     data: set[tuple[Key, Origin]] = field(default_factory=set)         # numbers that regions gave and that depend on tensors
@@ -358,7 +359,7 @@ class RecordingStub:
         origin = (source.file, self.split.line_map, source.text.splitlines(), source.first_line) if source else None
         is_another = partial(recording.changed_numbers.is_another, (self.key, self.identity))
         outcome = Capture(name, self.eager, recording.dimensions, recording.tools.digest, recording.tools.nodes_of, origin,
-                          recording.numbers, recording.plain_form, is_another, self.given_cells).run(arguments)
+                          recording.numbers, recording.plain_form, is_another, self.given_cells, may_run=recording.pipe >= 0).run(arguments)
         if isinstance(outcome, BreakFound):
             records = break_records(recording, outcome, self)
             broken.append(tuple((record.source.key, record.position) for record in records))
@@ -377,6 +378,7 @@ class RecordingStub:
                    for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
         recording.changes_state = recording.changes_state or any(lasting)
         recording.changed_numbers.written |= outcome.numbers
+        recording.wants_run = recording.wants_run or outcome.wants_run
         on_sizes = served(outcome.symbols, [guard.expected for guard in outcome.variant.guards if guard.kind == "expression"])
         for note in outcome.notes:
             recording.send(FoundNote(self.key, note, all(value in (0, 1) for _, value in on_sizes.fixed)))

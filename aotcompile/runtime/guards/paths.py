@@ -38,6 +38,7 @@ _STEPS: dict[str, Callable[..., Callable[[Any], Any]]] = {
     "keys": lambda: lambda value: tuple(value.keys()),
     "values": lambda: lambda value: tuple(value.values()),
     "referent": lambda: lambda value: value(),
+    "call": lambda arguments: lambda value: value(*arguments),
     "cell": lambda index: lambda value: value.__closure__[index].cell_contents,
     "context_variable": lambda: lambda value: value.get(),
 }

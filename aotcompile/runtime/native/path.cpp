@@ -246,6 +246,9 @@ PathTree::Node PathTree::step_node(PyObject* step, int parent, const Context& co
     if (node.index < 0) fail(PyExc_ValueError, "negative cell number");
   } else if (kind == "context_variable") {
     node.kind = Kind::ContextVariable;
+  } else if (kind == "call") {
+    node.kind = Kind::Call;
+    node.key = decode_part(item_of(step, 1), context);
   } else {
     unsupported("path step " + kind);
   }
@@ -292,6 +295,7 @@ PyObject* PathTree::follow(size_t number, PyObject* parent, const Frame& frame, 
     case Kind::Referent: return PyObject_CallNoArgs(parent);
     case Kind::Cell: return cell_content(parent, node.index);
     case Kind::ContextVariable: return context_value(parent);
+    case Kind::Call: return PyObject_Call(parent, node.key.get(), nullptr);
   }
   return nullptr;
 }

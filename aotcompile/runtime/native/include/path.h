@@ -81,7 +81,7 @@ class PathTree {
   int traverse(visitproc visit, void* arg) const;
 
  private:
-  enum class Kind { Argument, Closure, Global, Module, Attribute, Dictionary, Item, OwnItem, Type, Keys, Values, Referent, Cell, ContextVariable };
+  enum class Kind { Argument, Closure, Global, Module, Attribute, Dictionary, Item, OwnItem, Type, Keys, Values, Referent, Cell, ContextVariable, Call };
   struct Node {
     Kind kind;
     int parent;
