@@ -207,8 +207,9 @@ def with_hints(value: Any, hints: Mapping[Any, Any]) -> Any:
 
 
 def is_data_dependent(fake: torch.Tensor) -> bool:
-    """Whether a size of the tensor is known at run time only."""
-    return any(isinstance(size, torch.SymInt) and size.node.hint is None for size in fake.shape)
+    """Whether a size of the tensor, or a stride or offset (``nonzero()[0]``: as many as there are rows), is known at run time only."""
+    layout = (*fake.shape, *fake.stride(), fake.storage_offset()) if fake.layout is torch.strided else fake.shape
+    return any(isinstance(size, torch.SymInt) and size.node.hint is None for size in layout)
 
 
 def same_size(first: Any, second: Any) -> bool:

@@ -25,6 +25,7 @@ from aotcompile.graph.torch_private import (
     GuardOnDataDependentSymNode,
     aot_trace,
     composed_on_meta,
+    hints_of,
     identify_symbols,
     lazy_graph_modules,
     own_autograd_kernels,
@@ -236,4 +237,4 @@ def _guards(variant: CapturedVariant, inputs: TracingInputs, graphs: list[fx.Gra
     known = [str(guard.expected) for guard in variant.guards if guard.kind == "expression"]
     relations = [guard.expr for guard in inputs.environment.guards]
     relations += [relation for graph in graphs for relation in passes.required_sizes(graph)]
-    return expression_guards(relations, known)
+    return expression_guards(relations, known, hints_of(inputs.environment))

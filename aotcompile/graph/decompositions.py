@@ -27,7 +27,7 @@ from aotcompile.graph.plain_forms import with_plain_forms
 KEPT_WHOLE = frozenset(
     """
     bernoulli _scaled_dot_product_flash_attention_for_cpu baddbmm dot vdot mv _euclidean_dist pdist gru lstm rnn_relu rnn_tanh
-    im2col col2im max_unpool2d max_unpool3d embedding_dense_backward resize_as is_complex item all
+    im2col col2im isin max_unpool2d max_unpool3d embedding_dense_backward resize_as is_complex item all
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_trilinear3d _upsample_bicubic2d_aa _upsample_bilinear2d_aa
     _upsample_lanczos2d_aa _chunk_cat renorm multilabel_margin_loss_forward
     binary_cross_entropy index_add index_copy index_fill select_scatter multi_margin_loss

@@ -162,3 +162,23 @@ def test_a_number_read_outside_is_data_for_what_follows() -> None:
         assert found[0].untyped_storage().data_ptr() == X.untyped_storage().data_ptr()
     report = aotcompile.info(built).report()
     assert sum(region.misses for region in report.regions) == 0 and all(region.hits for region in report.regions)
+
+
+def rows(x: torch.Tensor) -> Any:
+    chosen = x[x > 0]
+    return len(chosen), chosen.reshape(-1, 1), chosen.shape                    # the tensor that has the size leaves as a view only
+
+
+def first(x: torch.Tensor) -> Any:
+    return (x == x.max()).nonzero()[0], (x > 0).nonzero()[:1]
+
+
+@pytest.mark.parametrize("function", [rows, first], ids=lambda f: f.__name__)
+def test_sizes_and_strides_that_are_data_leave_a_region(function: Callable[..., Any]) -> None:
+    built = aotcompile.compile(function, example_inputs=((X,), {}), fullgraph=True, training=False)
+    for x in (X, -X, X.abs()):
+        found, wanted = built(x), function(x)
+        torch.testing.assert_close(found, wanted)
+        assert all(a.stride() == b.stride() for a, b in zip(found, wanted) if isinstance(a, torch.Tensor))
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 3, region.last_miss

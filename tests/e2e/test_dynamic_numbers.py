@@ -112,6 +112,18 @@ def test_a_size_that_crosses_a_break_stays_dynamic() -> None:
         assert agrees(built, counts, torch.randn(4, size), 3)
 
 
+def reshapes(x: torch.Tensor) -> Any:
+    rows, columns = x.shape                                       # no tensor operation: it stays outside of the regions
+    print(rows, columns)
+    return x.reshape(rows * columns) * 2, x.new_zeros(rows, columns + 1)
+
+
+def test_sizes_read_between_regions_stay_dynamic() -> None:
+    built = aotcompile.compile(reshapes, example_inputs=((torch.randn(6, 8),), {}), dynamic_shapes=({0: "B", 1: "T"},), training=False)
+    for sizes in ((6, 8), (4, 5), (1, 7)):
+        assert agrees(built, reshapes, torch.randn(*sizes)), aotcompile.info(built).report()
+
+
 def added(x: torch.Tensor, n: int) -> Any:
     return x + torch.arange(n)
 

@@ -57,7 +57,17 @@ def pooled(x: torch.Tensor) -> Any:
     return F.max_pool1d(rows, 2, padding=1), torch.max_pool1d(rows, 3, 1, 1), F.max_pool1d(rows, 1, return_indices=True)
 
 
-@pytest.mark.parametrize("function", [spaced, triangles, pooled])
+def made_of_numbers(x: torch.Tensor) -> Any:
+    rows = x.shape[2]
+    return (torch.tensor([rows, 2]), torch.tensor([[rows, 1.5], [2, rows / 2]]), torch.as_tensor(x.shape), x.new_tensor([rows, True]),
+            torch.tensor((rows, 3), dtype=torch.int16), torch.tensor([True, rows > 2]))
+
+
+def found_among(x: torch.Tensor) -> Any:
+    return torch.isin(x.round(), torch.tensor([0.0, 1.0]))
+
+
+@pytest.mark.parametrize("function", [spaced, triangles, pooled, made_of_numbers, found_among])
 def test_functions_that_take_plain_ints_only(function: Any) -> None:
     built = aotcompile.compile(function, example_inputs=((torch.randn(3, 2, 8, 4),), {}), dynamic_shapes=({2: "H"},), training=False)
     for size in (8, 5, 2, 1, 13):

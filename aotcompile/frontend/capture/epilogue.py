@@ -113,7 +113,7 @@ class EpilogueBuilder:
                     lines.append(f"{symbol.name} = {self._holder(symbol)}.item()")
                     continue
                 if symbol.kind == "data":
-                    lines.append(f"{symbol.name} = {self._holder(symbol)}.shape[{symbol.dimension}]")
+                    lines.append(f"{symbol.name} = {self._data_size(symbol)}")
                     continue
                 source = f"symbols[{symbol.name!r}]" if symbol.kind == "size" else f"inputs[{symbol.input}]"
                 if symbol.kind == "number":
@@ -121,8 +121,17 @@ class EpilogueBuilder:
                 lines.append(f"{symbol.name} = {source}")
         return lines
 
+    def _data_size(self, symbol: Symbol) -> str:
+        """A size that is data: of the output that has it, or, where only views of that leave the region, an output of its own."""
+        assert symbol.tensor is not None
+        text = self._tensor(symbol.tensor)
+        if text.startswith(("outputs[", "inputs[")):
+            return f"{text}.shape[{symbol.dimension}]"
+        size = self._recorder.call(torch.scalar_tensor, (symbol.tensor.shape[symbol.dimension],), {"dtype": torch.int64})
+        return f"{self._tensor(size)}.item()"
+
     def _holder(self, symbol: Symbol) -> str:
-        """The output whose shape has a size that is data, or whose truth is one."""
+        """The output whose truth is data."""
         assert symbol.tensor is not None
         text = self._tensor(symbol.tensor)
         if not text.startswith(("outputs[", "inputs[")):       # a view, made with that size

@@ -296,21 +296,28 @@ def _identity(function: Any) -> tuple[Any, ...]:
 
 
 class NumbersRead(TorchFunctionMode):
-    """Inside, Python numbers that the program reads from tensors are known to be data: a region that gets one serves all."""
+    """Inside, Python numbers that the program reads from tensors are known to be data, and sizes of dynamic dimensions to be dynamic: a region that
+    gets one serves all."""
 
-    def __init__(self, numbers: DynamicNumbers) -> None:
+    def __init__(self, numbers: DynamicNumbers, dimensions: Dimensions) -> None:
         super().__init__()
-        self._numbers = numbers
+        self._numbers, self._dimensions = numbers, dimensions
 
     def __torch_function__(self, function: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
         result = function(*arguments, **(keywords or {}))
         if function in _READS_NUMBERS:
             for _, number in _direct("", result, (int, float)):
                 self._numbers.add(number)
+        elif function in _READS_SIZES and (dynamic := self._dimensions.get(id(arguments[0]))):
+            sizes = {arguments[0].shape[dimension] for dimension in dynamic}
+            for size in (result,) if isinstance(result, int) else result:
+                if size in sizes or function is torch.Tensor.numel:
+                    self._numbers.add(size)
         return result
 
 
 _READS_NUMBERS = (torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__)
+_READS_SIZES = (torch.Tensor.shape.__get__, torch.Tensor.size, torch.Tensor.__len__, torch.Tensor.numel)         # type: ignore[attr-defined]
 
 
 class RecordingStub:
@@ -505,7 +512,7 @@ def _child(call: Callable[[Recording], Any], recording: Recording, reader: int, 
         run_backward_after_fork()
         try:
             recording.put_properties()
-            with NumbersRead(recording.numbers):
+            with NumbersRead(recording.numbers, recording.dimensions):
                 call(recording)
         except Exception as error:      # noqa: BLE001 - the user's program may raise anything; it is reported
             if _is_ours(error):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 import sympy
 from torch.utils._sympy import functions as torch_sympy
@@ -14,18 +14,29 @@ from aotcompile.ir.guards import Guard
 _RELATIONS = {sympy.Eq: "==", sympy.Ne: "!=", sympy.StrictLessThan: "<", sympy.LessThan: "<=", sympy.StrictGreaterThan: ">", sympy.GreaterThan: ">="}
 
 
-def expression_guards(relations: Iterable[Any], known: Iterable[str]) -> tuple[Guard, ...]:
-    """Guards of kind "expression" for sympy relations, each once, without those whose text is in ``known``.
+def expression_guards(relations: Iterable[Any], known: Iterable[str], hints: Mapping[Any, Any]) -> tuple[Guard, ...]:
+    """Guards of kind "expression" for sympy relations, each once, without those whose text is in ``known``. One that has no text form
+    (``s0**0.145 < 9``) fixes its symbols to their example values, the ``hints``.
 
-    Raises UnsupportedGraph (AOT315) for one that has no text form."""
+    Raises UnsupportedGraph (AOT315) where those are no integers."""
     texts: dict[str, None] = {}
     for relation in relations:
         for part in sympy.And.make_args(relation):
             part = _reduced(part)
             if part is not sympy.true:
-                texts[relation_text(part)] = None
+                texts.update(dict.fromkeys(_texts(part, hints)))
     already = set(known)
     return tuple(Guard("expression", None, text) for text in texts if text not in already)
+
+
+def _texts(relation: Any, hints: Mapping[Any, Any]) -> list[str]:
+    try:
+        return [relation_text(relation)]
+    except UnsupportedGraph:
+        values = {symbol: hints.get(symbol) for symbol in sorted(relation.free_symbols, key=str)}
+        if not values or not all(isinstance(value, (int, sympy.Integer)) for value in values.values()):
+            raise
+        return [f"{symbol} == {value}" for symbol, value in values.items()]
 
 
 def _reduced(relation: Any) -> Any:

@@ -2,6 +2,7 @@
 
     torch.linspace(0, 1, x.shape[1])        arange, lt, mul, add, sub, where
     F.max_pool1d(x, 2)                      unsqueeze, max_pool2d, squeeze
+    torch.tensor([x.shape[0], 2])           full, stack
 
 And functions that check the elements they are given, which a fake run cannot, written with others that are checked when the kernels run:
 
@@ -11,7 +12,7 @@ And what `recurrent` writes with others.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ def composed(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 
 
 def _is_dynamic(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_dynamic, value))
     return isinstance(value, SYMBOLIC) or isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
@@ -75,6 +78,40 @@ def _one_hot(tensor: torch.Tensor, num_classes: Any = -1) -> Any:
     return torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device).scatter(-1, tensor.unsqueeze(-1), 1)
 
 
+def _tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None, *, original: Any = torch.tensor, **keywords: Any) -> torch.Tensor:
+    """``torch.tensor`` of numbers in lists, some of them dynamic."""
+    leaves = list(_leaves(data))
+    if not isinstance(data, (list, tuple)) or keywords or any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        return original(data, dtype=dtype, device=device, **keywords)
+    kinds = {kind for leaf in leaves for kind, types in _NUMBERS.items() if isinstance(leaf, types) and (kind is bool or type(leaf) is not bool)}
+    of_numbers = torch.get_default_dtype() if float in kinds else torch.int64 if int in kinds else torch.bool
+
+    def made(value: Any) -> torch.Tensor:
+        if isinstance(value, (list, tuple)):
+            return torch.stack([made(part) for part in value])
+        return torch.full((), value, dtype=dtype or of_numbers, device=device)
+    return made(data)
+
+
+def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    return torch.as_tensor(data, dtype=dtype, device=device) if isinstance(data, torch.Tensor) else _tensor(data, dtype, device)
+
+
+def _new_tensor(tensor: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, device: Any = None, **keywords: Any) -> torch.Tensor:
+    return _tensor(data, dtype or tensor.dtype, device or tensor.device, original=tensor.new_tensor, **keywords)
+
+
+def _leaves(data: Any) -> Iterator[Any]:
+    if isinstance(data, (list, tuple)):
+        for part in data:
+            yield from _leaves(part)
+    else:
+        yield data
+
+
+_NUMBERS: dict[type, tuple[type, ...]] = {float: (float, torch.SymFloat), int: (int, torch.SymInt), bool: (bool, torch.SymBool)}
+
+
 def _fill_diagonal(input: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
     if input.dim() != 2 or wrap:
         return input.fill_diagonal_(fill_value, wrap)
@@ -90,5 +127,6 @@ _HASHABLE = (type(torch.linspace), type(_linspace), type(torch.Tensor.fill_diago
 _COMPOSED: dict[Any, Callable[..., Any]] = {
     torch.linspace: _linspace, torch.logspace: _logspace, torch.triu_indices: _triangle(torch.triu), torch.tril_indices: _triangle(torch.tril),
     F.max_pool1d: _max_pool1d, torch.max_pool1d: _max_pool1d, torch.Tensor.fill_diagonal_: _fill_diagonal,
+    torch.tensor: _tensor, torch.as_tensor: _as_tensor, torch.Tensor.new_tensor: _new_tensor,
 }
 _ALWAYS: dict[Any, Callable[..., Any]] = {F.one_hot: _one_hot, **RECURRENT}
