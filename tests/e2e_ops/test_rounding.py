@@ -1,6 +1,7 @@
 """Where eager rounds, and what it computes instead of what was written, to the bit."""
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def check(function: Any, *arguments: Any) -> None:
 def test_linspace() -> None:
     """Whole numbers from whole ends: 5.5 counts as 5."""
     def f() -> tuple[torch.Tensor, ...]:
-        return tuple(torch.linspace(start, end, steps, dtype=dtype) for start, end, steps in ((-1, 1, 4), (-3, 5.5, 33), (2, 7, 1), (-5, 100, 50), (0, 1, 0))
+        return tuple(torch.linspace(start, end, steps, dtype=dtype) for start, end, steps in ((-1, 1, 4), (-3, 5.5, 33), (2, 7, 1), (-5, 100, 50))
                      for dtype in (*FLOATS, torch.int32, torch.int64))
     check(f)
 
@@ -57,3 +58,13 @@ def test_powers(dtype: torch.dtype, known: bool) -> None:
         return x ** 0.5, x ** -0.5, x ** -1.0, x ** -2.0, x ** 3.0
 
     check(*((g, x) if known else (f, x, 0.5, -0.5, -1.0, -2.0, 3.0)))
+
+
+def test_arange_counts_without_arithmetic() -> None:
+    def f() -> tuple[torch.Tensor, ...]:
+        return torch.arange(7.0), torch.arange(1.0, 8.0), torch.arange(0.0, 2.0, 0.3), torch.arange(-0.0, 4.0), torch.arange(5, dtype=torch.float16)
+    check(f)
+    compiled = aotcompile.compile(lambda: torch.arange(7.0), example_inputs=((), {}))
+    [kernels] = Path(aotcompile.info(compiled).out).rglob("kernels.cpp")
+    kernel = kernels.read_text().rpartition('extern "C"')[2]
+    assert "index_sequence" in kernel and "splat" not in kernel

@@ -69,11 +69,18 @@ def _arange(context: "Context", node: "Node", start: Operand, end: Operand, step
     work = DType.i64 if root.dtype.is_integral and not any(_is_float(part) for part in (start, step)) else DType.f64
 
     def function(index: Index) -> Value:
-        position = convert(IndexValue(DType.i64, index[0]), work)
-        first, by = element(context, start, index, work, root.device), element(context, step, index, work, root.device)
-        return convert(apply("add", first, apply("mul", by, position)), root.dtype)
+        value = convert(IndexValue(DType.i64, index[0]), work)
+        if not _is_number(step, 1):
+            value = apply("mul", element(context, step, index, work, root.device), value)
+        if not _is_number(start, 0):
+            value = apply("add", element(context, start, index, work, root.device), value)
+        return convert(value, root.dtype)
 
     return context.fresh(root, function)
+
+
+def _is_number(value: Operand, number: int) -> bool:
+    return type(value) in (int, float) and value == number
 
 
 def _is_float(value: Operand) -> bool:
