@@ -62,6 +62,18 @@ class Frame:
     def jump(self, target: int) -> None:
         self.index = target
 
+    def delegates(self) -> bool:
+        """Whether a paused frame waits at a ``yield from``; the inner iterator is on top of its stack then."""
+        return self.current > 0 and self.decoded.instructions[self.current - 1].name == "SEND"
+
+    def end_delegation(self, value: Any) -> None:
+        """The ``yield from`` at which the frame is paused, or whose SEND is being executed, has the value."""
+        send = self.decoded.instructions[self.current if self.decoded.instructions[self.current].name == "SEND" else self.current - 1]
+        if self.interpreter.version < (3, 12):                   # END_SEND takes the inner iterator away from there on
+            self.stack.pop()
+        self.stack.append(value)
+        self.jump(send.argument)
+
     def run(self) -> Returned:
         """Execute until the frame returns or yields. Raises UserException, GraphBreak or RegionRefused."""
         interpreter = self.interpreter
@@ -153,7 +165,11 @@ class InterpretedGenerator(Iterator[Any]):
         frame.caller = frame.interpreter.frame
         self._running = True
         try:
-            if exception is not None:
+            if exception is not None and frame.delegates():
+                handed_on = self._throw_into_inner(exception)
+                if handed_on is not None:
+                    return handed_on.value
+            elif exception is not None:
                 frame._unwind(UserException(exception))
             result = frame.run()
         except UserException as raised:
@@ -170,3 +186,21 @@ class InterpretedGenerator(Iterator[Any]):
             self._done = True
             raise StopIteration(result.value)
         return result.value
+
+    def _throw_into_inner(self, exception: BaseException) -> Returned | None:
+        """An exception thrown in at a ``yield from`` goes to the inner iterator first: what that yields, or None where the frame goes on."""
+        frame = self._frame
+        plain, inner = frame.interpreter.plain, frame.stack[-1]
+        try:
+            if isinstance(exception, GeneratorExit):
+                if hasattr(inner, "close"):
+                    plain(inner.close)
+            elif hasattr(inner, "throw"):
+                return Returned(plain(inner.throw, exception), finished=False)
+            frame._unwind(UserException(exception))
+        except UserException as raised:
+            if isinstance(raised.exception, StopIteration) and raised.exception is not exception:
+                frame.end_delegation(raised.exception.value)
+            else:
+                frame._unwind(raised)
+        return None

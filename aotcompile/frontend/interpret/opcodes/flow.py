@@ -261,12 +261,19 @@ def send(i: "Interpreter", f: "Frame", a: int) -> None:
     except UserException as raised:
         if not isinstance(raised.exception, StopIteration):
             raise
-        if i.version < (3, 12):
-            f.stack.pop()
-        f.stack.append(raised.exception.value)
-        f.jump(a)
+        f.end_delegation(raised.exception.value)
         return
     f.stack.append(result)
+
+
+@opcode("CLEANUP_THROW")
+def cleanup_throw(i: "Interpreter", f: "Frame", a: Any) -> None:
+    """Where an exception thrown in at a ``yield from`` arrives after the inner iterator had it."""
+    exception = f.stack[-1]
+    if not isinstance(exception, StopIteration):
+        raise UserException(exception)
+    f.pop(3)
+    f.stack.extend((None, exception.value))
 
 
 @opcode("RETURN_GENERATOR")
