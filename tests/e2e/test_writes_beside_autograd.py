@@ -95,3 +95,30 @@ def test_scaled_gradients() -> None:
         torch.testing.assert_close(built(X), eager(X), rtol=1e-3, atol=1e-3)
     regions = aotcompile.info(built).report().regions
     assert regions and (all(region.hits == 3 and not region.misses for region in regions) or torch.__version__ < "2.12")
+
+
+def scaled_step(model: nn.Module, optimizer: Any, scaler: Any, x: torch.Tensor) -> torch.Tensor:
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def test_a_scaler_that_is_given() -> None:
+    """What it makes at the first call is there at the second; its table of optimizers has their addresses as keys, which no guard may name."""
+    def arguments() -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 3)
+        return model, torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu"), X
+
+    built = aotcompile.compile(scaled_step, example_inputs=(arguments(), {}), backend="aot_eager")
+    mine, plain = arguments(), arguments()
+    for _ in range(3):
+        torch.testing.assert_close(built(*mine), scaled_step(*plain))
+    torch.testing.assert_close(list(mine[0].parameters()), list(plain[0].parameters()))
+    regions = aotcompile.info(built).report().regions
+    assert regions and all(region.hits == 3 and not region.misses for region in regions)

@@ -42,6 +42,7 @@ from aotcompile.frontend.capture.signals import GraphBreak
 from aotcompile.ir.guards import Guard, constant_json
 from aotcompile.ir.paths import Path, is_key, key_json
 
+_SMALLEST_ADDRESS = 1 << 20                 # no object of a running program lies below it
 DELETED = type("Deleted", (), {"__repr__": lambda self: "<deleted>"})()
 
 CONSTANT_TYPES = (
@@ -349,6 +350,7 @@ class Outside:
         if isinstance(container, MAPPINGS):
             entries = held_items(container)
             for key, _ in entries:
+                _refuse_address(key)
                 if not _is_constant_key(key):
                     raise GraphBreak("AOT205", f"a dict with keys of type {type(key).__name__} from outside is used as a whole")
             self.guard("keys", path, {"type": name, "keys": [constant_json(key) for key, _ in entries]})
@@ -520,6 +522,12 @@ def _is_constant_key(key: object) -> bool:
         isinstance(key, tuple) and all(map(_is_constant_key, key)))
 
 
+def _refuse_address(key: object) -> None:
+    """GraphBreak for the ``id()`` of an object as a key: another one in every process, and after a while another object's."""
+    if type(key) is int and key > _SMALLEST_ADDRESS and any(id(each) == key for each in gc.get_objects()):
+        raise GraphBreak("AOT205", "a dict with ids of objects as keys is read", "Use the objects themselves as keys, or attributes of theirs.")
+
+
 def qualified_name(value: Any) -> str:
     """"module:QualName" of a class, C function or descriptor; for a bound C method, its owner's type is used."""
     owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
@@ -532,6 +540,7 @@ def qualified_name(value: Any) -> str:
 
 def _checked(key: Any) -> Any:
     """A container's key as part of a path. GraphBreak for one that no text names, such as an instance."""
+    _refuse_address(key)
     if not is_key(key):
         raise GraphBreak("AOT205", f"a dict is looked into at a key of type {type(key).__qualname__}",
                          "Use strings, numbers, classes, functions or enum members as keys.")

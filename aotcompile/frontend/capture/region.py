@@ -77,7 +77,7 @@ class Refused:
 class Captured:
     """``result`` is what the region returned on stand-ins (same structure as the real result, for following dynamic sizes). ``changed``: the
     roots of the paths of Python objects that the region changes. ``numbers``: names (or keys) that it writes numbers to. ``wants_run``: captured
-    anew where the program's functions may be run, more is known."""
+    anew where the program's functions may be run, more is known. ``filled``: roots of what held None in an attribute, and holds something now."""
 
     variant: CapturedVariant
     result: Any
@@ -86,6 +86,7 @@ class Captured:
     changed: frozenset[tuple[str, ...]] = frozenset()
     numbers: frozenset[object] = frozenset()
     wants_run: bool = False
+    filled: frozenset[tuple[str, ...]] = frozenset()
 
 
 class Capture:
@@ -284,7 +285,7 @@ class Capture:
             tuple(self._strides_text(fake) for fake in builder.outputs),
             tuple(sorted(name for name in self.interpreter.modules if isinstance(name, str) and is_compared_at_load(name))))
         return Captured(variant, result, self.symbols, self._fixed_sizes(), self._changed(), self._written_numbers(),
-                        self.interpreter.wants_run)
+                        self.interpreter.wants_run, self._filled())
 
     def _changed(self) -> frozenset[tuple[str, ...]]:
         """The roots of what has attributes or items that are others after the call: one that is put back (a flag that is set meanwhile) is not."""
@@ -292,6 +293,12 @@ class Capture:
         owners = [owner for owner, name, value in last.values() if not _is_put_back(owner, name, value)]
         owners += [container for container, _ in self.outside.put_items()]
         owners += [container for container, _, _ in self.outside.changed_containers()]
+        return frozenset(path.root for path in map(self.outside.path_of, owners) if path is not None)
+
+    def _filled(self) -> frozenset[tuple[str, ...]]:
+        """The roots of what has an attribute that held None and holds something after the call."""
+        owners = [owner for _, owner, name, value in self.outside.effects
+                  if value is not None and getattr(owner, "__dict__", {}).get(name, 0) is None]
         return frozenset(path.root for path in map(self.outside.path_of, owners) if path is not None)
 
     def _written_numbers(self) -> frozenset[object]:

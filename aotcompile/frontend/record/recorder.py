@@ -380,9 +380,10 @@ class RecordingStub:
         outcome = replace(outcome, variant=replace(outcome.variant, libraries=libraries))
         named = dict(zip(self.eager.__code__.co_varnames, arguments))
         code = original_code(recording, self)
+        # An argument is the caller's: another one at the next call, unless it keeps what the first call makes.
         lasting = [root[0] != "argument" or isinstance(named.get(root[1]), torch.nn.Module) or source is not None and root[1] in source.freevars
-                   or _is_method_of(named.get(root[1]), code)
-                   for root in outcome.changed]                          # an argument is the caller's, and may be another at the next call
+                   or _is_method_of(named.get(root[1]), code) or root in outcome.filled
+                   for root in outcome.changed]
         recording.changes_state = recording.changes_state or any(lasting)
         recording.changed_numbers.written |= outcome.numbers
         recording.wants_run = recording.wants_run or outcome.wants_run
