@@ -28,6 +28,7 @@ from aotcompile.runtime.state import ambient_reason, below_autograd
 
 GraphFunction = Callable[[Sequence[Any]], list[Any]]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_MOST_KEPT = 1 << 16                # bytes
 
 
 class DifferentiationError(RuntimeError):
@@ -57,7 +58,7 @@ class Training:
         self.edges = Edges(plan.get("edges", []), plan["symbols"])
         self.constants = [index for index, needed in enumerate(plan["output_requires_grad"]) if not needed]
         self.numbers = {index: given["number"] for index, given in enumerate(plan["inputs"]) if given["kind"] == "number"}
-        self.mutated = [given["name"] for given in plan["inputs"] if given["mutated"]]
+        self.mutated = {index: given["name"] for index, given in enumerate(plan["inputs"]) if given["mutated"]}
         self.random = False
         self._operators = [step["operator"] for graph in plan["graphs"].values() for step in graph.get("steps", ()) if step["step"] == "call"]
         graph = plan["graphs"]["forward"]
@@ -68,11 +69,12 @@ class Training:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Outputs of the forward graph, with their history. ``inputs``: tensors."""
+        before = {index: inputs[index].detach().clone() for index in self.mutated if _is_small_state(inputs[index])}
         values = self.values(inputs)
         kinds = self.edges.kinds(inputs) if self.cuts else []
         pool = [*inputs, *values[:self.count], *self.edges.stand_ins(kinds)]
         numbers = {index: inputs[index].item() for index in self.numbers}
-        call = _Call(self, values, kinds, pool, [(weakref.ref(value), value._version) for value in inputs], numbers)
+        call = _Call(self, values, kinds, pool, [(weakref.ref(value), value._version) for value in inputs], numbers, before)
         for group in self.groups:
             found = _node(call, group, *[pool[index] for index in group.given])
             for index, result in zip(group.outputs, found, strict=True):
@@ -86,8 +88,9 @@ class Training:
 
     def differentiate(self, ctx: Any, gradients: dict[int, Any]) -> list[Any]:
         """The gradients of a node's inputs as differentiable functions of the region's inputs and ``gradients`` (by result)."""
-        if self.mutated:
-            raise _refusal(self.region, f"the region changed its input {self.mutated[0]} in place")
+        lost = next((name for index, name in self.mutated.items() if index not in ctx.before), None)
+        if lost is not None:
+            raise _refusal(self.region, f"the region changed its input {lost} in place")
         if any(torch.Tag.nondeterministic_seeded in find_operator(name).tags for name in self._operators):
             raise _refusal(self.region, "the region draws random numbers")
         inputs = self._inputs_again(ctx, ctx.saved_tensors)
@@ -115,11 +118,15 @@ class Training:
             if number in self.numbers:
                 values.append(ctx.numbers[number])
                 continue
+            if number in ctx.before:
+                values.append(ctx.before[number].clone())               # it is changed again
+                continue
             value = saved[ctx.group.kept[number]] if number in ctx.group.kept else reference()
             if value is None or (number not in ctx.group.kept and value._version != version):
                 what = "has been freed" if value is None else "has been changed in place"
                 raise _refusal(self.region, f"input {number} of the region {what} since the forward pass (keep a reference to it)")
-            values.append(value)
+            # Without a gradient it may be a buffer that the region writes to (running statistics): that was done, in the forward pass.
+            values.append(value if value.requires_grad else value.clone())
         return values
 
     def _compute_again(self, ctx: Any, aliases: Sequence[Any]) -> tuple[dict[int, Any], dict[int, torch.Tensor]]:
@@ -148,7 +155,8 @@ class Training:
 @dataclass(frozen=True)
 class _Call:
     """What the nodes of a call are made of: ``values``, what the forward graph gave; ``kinds``, what the gradients of edges are like; ``pool``, the
-    inputs and then the results, with the history that they have so far; ``inputs``, weakly, with their versions."""
+    inputs and then the results, with the history that they have so far; ``inputs``, weakly, with their versions; ``before``, by number, what small
+    inputs that the region changes were before."""
 
     training: Training
     values: list[Any]
@@ -156,6 +164,7 @@ class _Call:
     pool: list[Any]
     inputs: list[tuple[Any, int]]
     numbers: dict[int, Any]
+    before: dict[int, torch.Tensor]
 
     def kind(self, result: int) -> Kind:
         """What the gradient of a result is like."""
@@ -163,6 +172,11 @@ class _Call:
             return self.kinds[result - self.training.count]
         output = self.values[result]
         return output.shape, output.stride(), output.dtype, output.device
+
+
+def _is_small_state(value: torch.Tensor) -> bool:
+    """Whether a changed input is kept as it was, for double backward: the buffers of batch and spectral norms are."""
+    return not value.requires_grad and value.numel() * value.element_size() <= _MOST_KEPT
 
 
 def _tangent(gradient: torch.Tensor | None, like: Kind) -> torch.Tensor:
@@ -184,7 +198,7 @@ class _Compiled(torch.autograd.Function):                         # type: ignore
     @staticmethod
     def forward(ctx: Any, call: _Call, group: Group, *given: Any) -> tuple[Any, ...]:
         training, values = call.training, call.values
-        ctx.training, ctx.group, ctx.inputs, ctx.numbers = training, group, call.inputs, call.numbers
+        ctx.training, ctx.group, ctx.inputs, ctx.numbers, ctx.before = training, group, call.inputs, call.numbers, call.before
         ctx.sizes = [values[index] for index in group.sizes]
         ctx.tangents = [(result, call.kind(result)) for result in group.tangents]
         ctx.earlier = {gradient: (weakref.ref(value), value._version) for gradient, value in zip(group.gradients, given)
