@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from aotcompile.base.diagnostic import Diagnostic, UsageError
 from aotcompile.frontend.entries import collect_entries, importable, locate_package
 from aotcompile.frontend.entries.discovery import Package
 from aotcompile.frontend.entries.entry import Entry
+from aotcompile.frontend.record.source import defined_as
 from aotcompile.frontend.types import FunctionResult
 from aotcompile.graph.plugin import require_plugin
 from aotcompile.options import Options
@@ -99,7 +101,7 @@ def build(package: str, options: Options) -> BuildReport:
     written = write_package(contents, Path(options.out))
     _progress("done", 4, 4)
     reports = [_function_report(function, analysis, contents) for function in built]
-    return BuildReport(found.name, str(written.folder), tuple(reports), (*contents.diagnostics, *written.diagnostics), time.perf_counter() - start)
+    return BuildReport(found.name, str(written.folder), tuple(reports), written.diagnostics, time.perf_counter() - start)
 
 
 def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[Entry],
@@ -114,11 +116,29 @@ def _contents(found: Package, groups: Sequence[EntryGroup], entries: Sequence[En
     others: list[FunctionPlan] = []
     for function in plans:
         (own if _inside(function, source) else others).append(function)
-    outside = _reached(others)
+    unreached = _unreached_entries(groups, own, others)
+    outside = _reached([function for function in others if (function.result.module, function.result.qualname) not in unreached])
     plan = PackagePlan(source, tuple(own), options.output_json(), built_with(), host_files(options), outside, library_digests(built))
     shown = {id(each.result) for each in (*own, *outside)}
     built = [function for function in built if id(function.result) in shown]
-    return package_contents(plan), built, analysis
+    contents = package_contents(plan)
+    return replace(contents, diagnostics=(*contents.diagnostics, *unreached.values())), built, analysis
+
+
+def _unreached_entries(groups: Sequence[EntryGroup], own: Sequence[FunctionPlan],
+                       others: Sequence[FunctionPlan]) -> dict[tuple[str, str], Diagnostic]:
+    """Entries that are functions of other packages (a class of the package's inherits its forward from `torch.nn.Sequential`) and that no function of
+    the package's calls where it has a break: nobody could call what was built for them."""
+    called = {name for function in (*own, *others) if function.result.split is not None for name in function.result.split.calls.values()}
+    places = {(function.result.module, function.result.qualname) for function in others}
+    found = {}
+    for group in groups:
+        place = defined_as(group.function)
+        if place in places and place[1] not in called:
+            reason = f"entry {group.name} is a function of another package ({place[0]}): nothing in the generated package calls it; it stays eager."
+            found[place] = Diagnostic("AOT127", "warning", reason, None, "Define it in the package; for a module, a forward that returns "
+                                      "super().forward(...).")
+    return found
 
 
 def _inside(plan: FunctionPlan, source: PackageSource) -> bool:

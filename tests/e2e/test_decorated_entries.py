@@ -1,4 +1,5 @@
-"""Entries under decorators of libraries: the user's function is what is built, and what a caller of the package gets runs compiled."""
+"""Entries under decorators of libraries: the user's function is what is built, and what a caller of the package gets runs compiled. Entries that are
+functions of libraries: said to be out of reach."""
 from __future__ import annotations
 
 import json
@@ -65,8 +66,6 @@ def of_both():
 def net():
     return Net(), (torch.arange(4.0)[None],)
 '''
-SETTINGS = '[tool.aotcompile]\npackages = ["app"]\n' + "".join(
-    f'\n[[tool.aotcompile.entry]]\nmake = "app.model:{name}"\n' for name in ("generated", "of_both", "net"))
 USE = '''import sys, torch, aotcompile.runtime
 if "generated" in sys.argv:
     aotcompile.runtime.install()
@@ -86,18 +85,55 @@ if "generated" in sys.argv:
 '''
 
 
+INHERITING = '''import torch
+from torch import nn
+
+
+class Stack(nn.Sequential):
+    pass
+
+
+class Calling(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x)
+
+
+def stack():
+    return Stack(nn.Linear(4, 4), nn.ReLU()).eval(), (torch.ones(2, 4),)
+
+
+def calling():
+    return Calling(nn.Linear(4, 4), nn.ReLU()).eval(), (torch.ones(2, 4),)
+'''
+
+
+def build(folder: Path, model: str, entries: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    settings = '[tool.aotcompile]\npackages = ["app"]\n' + "".join(f'\n[[tool.aotcompile.entry]]\nmake = "app.model:{name}"\n' for name in entries)
+    (folder / "app").mkdir()
+    for name, text in (("app/__init__.py", ""), ("app/model.py", model), ("pyproject.toml", settings), ("use.py", USE)):
+        (folder / name).write_text(text)
+    return run(folder, "-m", "aotcompile.cli", "build", "app", "--no-host")
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def regions_of(folder: Path) -> set[str]:
+    modules = json.loads((folder / "generated/app/manifest.json").read_text())["regions"]
+    return {name.partition(":")[0] for module in modules.values() for name in module}
+
+
 def test_they_run_compiled(tmp_path: Path) -> None:
-    (tmp_path / "app").mkdir()
-    for name, text in (("app/__init__.py", ""), ("app/model.py", MODEL), ("pyproject.toml", SETTINGS), ("use.py", USE)):
-        (tmp_path / name).write_text(text)
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "OMP_NUM_THREADS": "1"}
+    build(tmp_path, MODEL, ("generated", "of_both", "net"))
+    assert regions_of(tmp_path) == {"generate", "both", "Net.forward"}
+    assert run(tmp_path, "use.py", "generated").stdout == run(tmp_path, "use.py").stdout
 
-    def ran(*command: str) -> str:
-        done = subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
-    ran("-m", "aotcompile.cli", "build", "app", "--no-host")
-    regions = json.loads((tmp_path / "generated/app/manifest.json").read_text())["regions"]
-    assert {name.partition(":")[0] for module in regions.values() for name in module} == {"generate", "both", "Net.forward"}
-    assert ran("use.py", "generated") == ran("use.py")
+def test_a_function_of_a_library_is_out_of_reach(tmp_path: Path) -> None:
+    said = build(tmp_path, INHERITING, ("stack", "calling")).stderr
+    assert said.count("AOT127") == 1 and "app.model:Stack.forward is a function of another package (torch.nn.modules.container)" in said
+    assert regions_of(tmp_path) == {"Calling.forward"}
