@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import decimal
 import enum
 import functools
 import re
@@ -254,6 +255,8 @@ class EpilogueBuilder:
                 return f"{self.expression(value.__self__)}.{value.__func__.__name__}"
             self.imports.setdefault("types", "types:")
             return f"types.MethodType({self.expression(value.__func__)}, {self.expression(value.__self__)})"
+        if kind is decimal.Decimal:
+            return f"{self._import(kind)}({str(value)!r})"
         if kind is functools.partial:
             keywords = "".join(f", **{{{k!r}: {self.expression(v)}}}" for k, v in value.keywords.items())
             given = "".join(f", {self.expression(a)}" for a in value.args)

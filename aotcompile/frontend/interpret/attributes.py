@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from aotcompile.frontend.interpret.classes import class_value
+from aotcompile.frontend.interpret.classes import class_value, descriptor
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.outside import CONTAINERS, DELETED, MAPPINGS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
@@ -101,9 +101,9 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
         return cls
     if name == "__dict__" and path is not None and hasattr(owner, "__dict__"):
         i.outside.dictionaries[id(owner.__dict__)] = owner
-    found = static_lookup(cls, name)
+    found, set_here = _in_classes(i, cls, name)
     if found is not _MISSING:
-        if isinstance(found, property):
+        if isinstance(found, property) and not isinstance(static_lookup(type(found), "__get__"), types.FunctionType):
             if found.fget is None:
                 raise UserException(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
             return i.call(found.fget, (owner,), {})
@@ -114,7 +114,8 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
             return _cached_property(i, owner, name, found, path)
         getter = static_lookup(type(found), "__get__")
         if isinstance(getter, types.FunctionType) and any(static_lookup(type(found), each) is not _MISSING for each in ("__set__", "__delete__")):
-            return i.call(getter, (found, owner, cls), {})                           # a data descriptor comes before the instance's own attributes
+            # A data descriptor comes before the instance's own attributes.
+            return i.call(getter, (descriptor(i, cls, name, found), owner, cls), {})
     instance = owner.__dict__ if hasattr(owner, "__dict__") else {}
     shadow = i.outside.dictionary_shadow(owner) if path is not None else None
     if shadow is not None:
@@ -129,12 +130,27 @@ def plain_load(i: "Interpreter", owner: Any, name: str, path: Path | None, fallb
             return i.outside.hook_number(value, path.attribute(name))
         return i.outside.read(value, path.attribute(name)) if path is not None else value
     if found is not _MISSING:
-        return _bind(i, owner, cls, name, found, path)
+        return _bound(found, owner) if set_here else _bind(i, owner, cls, name, found, path)
     if not fallback:
         if path is not None and hasattr(owner, "__dict__"):
             i.outside.guard("has_dictionary", path, {"name": name, "present": False})
         raise UserException(AttributeError(f"'{cls.__name__}' object has no attribute '{name}'"))
     return _fallback(i, owner, cls, name, path)
+
+
+def _in_classes(i: "Interpreter", cls: type, name: str) -> tuple[Any, bool]:
+    """What the classes of ``cls``'s method resolution order hold as ``name`` (`_MISSING` if nothing), and whether the region has assigned it."""
+    for base in cls.__mro__ if i.outside.writes else ():
+        assigned, value = i.outside.written(base, name)
+        if assigned and value is not DELETED:
+            return value, True
+        if not assigned and name in base.__dict__:
+            break
+    return static_lookup(cls, name), False
+
+
+def _bound(value: Any, owner: Any) -> Any:
+    return types.MethodType(value, owner) if isinstance(value, types.FunctionType) else value
 
 
 def _module_table(i: "Interpreter", owner: torch.nn.Module, table: Any) -> Any:
@@ -171,18 +187,26 @@ def _bind(i: "Interpreter", owner: Any, cls: type, name: str, found: Any, path: 
             library = i.importable(cls) if is_library_module(cls.__module__) else None
             i.outside.read(found, (library or path.then("type")).attribute(name))
         return types.MethodType(found, owner)
+    getter = static_lookup(type(found), "__get__")
+    if isinstance(found, (staticmethod, classmethod)) or isinstance(getter, types.FunctionType):
+        _guard_absent(i, owner, cls, name, path)
     if isinstance(found, staticmethod):
         return i.outside.read(found.__func__, path.then("type").attribute(name)) if path is not None else found.__func__
     if isinstance(found, classmethod):
         return types.MethodType(found.__func__, cls)
     if isinstance(found, _METHODS):
         return types.MethodType(found, owner)      # with the class that defines it, which the bound C method does not tell
-    getter = static_lookup(type(found), "__get__")
     if getter is _MISSING:
         return i.outside.read(found, path.attribute(name)) if path is not None else class_value(i, cls, name, found)
     if isinstance(getter, types.FunctionType):
-        return i.call(getter, (found, owner, cls), {})
+        return i.call(getter, (descriptor(i, cls, name, found), owner, cls), {})
     return i.plain(getattr, owner, name)
+
+
+def _guard_absent(i: "Interpreter", owner: Any, cls: type, name: str, path: Path | None) -> None:
+    """A guard that an instance of the user's has no attribute of its own in front of the class's."""
+    if path is not None and not is_library_module(cls.__module__) and hasattr(owner, "__dict__"):
+        i.outside.guard("has_dictionary", path, {"name": name, "present": False})
 
 
 def _fallback(i: "Interpreter", owner: Any, cls: type, name: str, path: Path | None) -> Any:
@@ -213,7 +237,9 @@ def _module_attribute(i: "Interpreter", owner: types.ModuleType, name: str) -> A
 
 def _class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None) -> Any:
     metaclass = static_lookup(type(owner), name)
-    found = static_lookup(owner, name)
+    found, set_here = _in_classes(i, owner, name)
+    if set_here:
+        return found
     if isinstance(metaclass, property):
         return i.call(metaclass.fget, (owner,), {}) if isinstance(metaclass.fget, types.FunctionType) else i.plain(getattr, owner, name)
     if found is _MISSING or (metaclass is not _MISSING and isinstance(metaclass, _SLOT_TYPES)):
@@ -224,6 +250,9 @@ def _class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None
         return types.MethodType(found.__func__, owner)
     if isinstance(found, types.FunctionType):
         return found
+    getter = static_lookup(type(found), "__get__")
+    if isinstance(getter, types.FunctionType) and not is_library_module(type(found).__module__):
+        return i.call(getter, (descriptor(i, owner, name, found), None, owner), {})
     value = i.plain(getattr, owner, name)
     return class_value(i, owner, name, value)
 
@@ -283,12 +312,12 @@ def _is_own(method: Any, *usual: Any) -> bool:
 def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
     """``object.__setattr__``: properties run, everything else is noted (outside) or done (new objects)."""
     found = None if isinstance(owner, (types.ModuleType, type)) else static_lookup(type(owner), name)
-    if isinstance(found, property):
+    if isinstance(found, property) and not isinstance(static_lookup(type(found), "__set__"), types.FunctionType):
         if found.fset is None:
             raise UserException(AttributeError(f"property '{name}' of '{type(owner).__name__}' object has no setter"))
         i.call(found.fset, (owner, value), {})
     elif found is not None and isinstance(static_lookup(type(found), "__set__"), types.FunctionType):
-        i.call(static_lookup(type(found), "__set__"), (found, owner, value), {})
+        i.call(static_lookup(type(found), "__set__"), (descriptor(i, type(owner), name, found), owner, value), {})
     elif i.is_outside(owner):
         table = _table_in_use(i, owner, name)
         if table is not None:
@@ -328,7 +357,7 @@ def plain_delete(i: "Interpreter", owner: Any, name: str) -> None:
             raise UserException(AttributeError(f"property '{name}' of '{type(owner).__name__}' object has no deleter"))
         i.call(found.fdel, (owner,), {})
     elif isinstance(remover, types.FunctionType):
-        i.call(remover, (found, owner), {})
+        i.call(remover, (descriptor(i, type(owner), name, found), owner), {})
     elif i.is_outside(owner):
         load_attribute(i, owner, name)
         table = _table_in_use(i, owner, name)

@@ -46,6 +46,16 @@ def class_value(i: "Interpreter", cls: type, name: str, value: Any) -> Any:
     return value
 
 
+def descriptor(i: "Interpreter", cls: type, name: str, found: Any) -> Any:
+    """The stand-in for a descriptor of a class's, ``found`` under ``name`` without running it: what its methods change is an effect. Those of
+    libraries' classes, and of classes that nothing leads to, are taken as they are."""
+    base = next(each for each in cls.__mro__ if name in each.__dict__)
+    if is_library_module(base.__module__):
+        return found
+    path = class_path(i, base) or _in_order_of(class_path(i, cls), cls, base)
+    return found if path is None else i.outside.read(found, _entry(path, name))
+
+
 def function_path(i: "Interpreter", function: types.FunctionType) -> Path | None:
     """Where a function from outside is found, also one that was met as a method; None for one that the region or a library has made."""
     if id(function) in i.made_functions:
@@ -97,4 +107,4 @@ def _steps_to(value: Any, function: types.FunctionType) -> tuple[str, ...] | Non
     return next(((name,) for name in _HOLDERS.get(type(value), ()) if getattr(value, name) is function), None)
 
 
-__all__ = ["class_path", "class_value", "function_path"]
+__all__ = ["class_path", "class_value", "descriptor", "function_path"]

@@ -20,6 +20,7 @@ from aotcompile.frontend.interpret.copying import copies_attributes, shallow_cop
 from aotcompile.frontend.interpret.operations import fix_deep, format_value, operate, python_method
 from aotcompile.frontend.capture.outside import CONTAINERS, SEQUENCES
 from aotcompile.frontend.capture.graph import tensors_in
+from aotcompile.frontend.capture.symbolic import SYMBOLIC
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
 
 if TYPE_CHECKING:
@@ -127,13 +128,23 @@ def native_call(i: "Interpreter", function: Any, name: str, arguments: tuple[Any
         given = [fix_deep(i, a) for a in given]
         if any(isinstance(a, torch.Tensor) for a in given):
             raise GraphBreak("AOT203", f"{name}() reads a tensor's value", "Use torch." + name + ".")
-    result = i.native(function, tuple(given), keywords)
+    result = _with_numbers(i, function, tuple(given), keywords)
     if isinstance(result, Iterator):
         i.outside.bind_iterator(result, f"an iterator ({type(result).__name__}) leaves the region", i.call_chain())
         i.special_methods.remember(result, i.special_methods.called_by(function, tuple(given), keywords))
     if function in (set, frozenset, dict, dict.fromkeys):
         i.compare_keys(result)
     return result
+
+
+def _with_numbers(i: "Interpreter", function: Any, given: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Run a C function; one that does not know symbolic numbers (``pow(n, 3, 5)``) is given their values."""
+    try:
+        return i.native(function, given, keywords)
+    except UserException as raised:
+        if not isinstance(raised.exception, (TypeError, AttributeError)) or not any(isinstance(each, SYMBOLIC) for each in given):
+            raise
+        return i.native(function, tuple(fix_deep(i, each) for each in given), keywords)
 
 
 def _iterated(function: Any, module: str, count: int) -> tuple[int, ...]:

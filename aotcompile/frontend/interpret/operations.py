@@ -72,7 +72,8 @@ def operate(i: "Interpreter", function: Any, left: Any, right: Any, shown: str =
     names = _COMPARE.get(function) or (f"__{_SPECIAL[function]}__", f"__r{_SPECIAL[function]}__")
     first, second = python_method(left, names[0]), python_method(right, names[1])
     if first is None and second is None:
-        return i.native(function, (left, right), {})
+        number = isinstance(left, SYMBOLIC) or isinstance(right, SYMBOLIC)
+        return _of_numbers(i, function, left, right) if number else i.native(function, (left, right), {})
     attempts = [(first, left, right), (second, right, left)]
     if type(right) is not type(left) and isinstance(right, type(left)) and second is not None:
         attempts.reverse()
