@@ -1,6 +1,7 @@
 """From what the user names (a function, a method, a module, an object, with example inputs) to the frontend's function and situations."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from typing import Any, Iterator, Sequence
@@ -100,6 +101,9 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from _tensors(item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _tensors(getattr(value, field.name, None))
 
 
 def _numbers(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int | float]]:

@@ -1,6 +1,7 @@
 """Dynamic dimensions whose example does not show what other sizes need: a size of 1, slices that end beyond the size, thresholds, numbers of parts."""
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -98,3 +99,23 @@ def test_everything_dynamic_includes_examples_of_size_1() -> None:
         x, row = torch.randn(size, 4), torch.randn(1, 4)
         torch.testing.assert_close(built(x, row), function(x, row))
     assert sum(region.misses for region in aotcompile.info(built).report().regions) == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+def adds(pair: Pair) -> torch.Tensor:
+    return pair.first[:10] * 2 + pair.second[:10]
+
+
+def test_sizes_inside_a_dataclass() -> None:
+    built = aotcompile.compile(adds, example_inputs=((Pair(torch.randn(3, 2), torch.randn(3, 2)),), {}),
+                               dynamic_shapes=({"first": {0: "B"}, "second": {0: "B"}},), training=False)
+    for size in (3, 1, 20):
+        pair = Pair(torch.randn(size, 2), torch.randn(size, 2))
+        torch.testing.assert_close(built(pair), adds(pair))
+    [region] = aotcompile.info(built).report().regions
+    assert region.hits == 3, region.last_miss

@@ -1,6 +1,7 @@
 """Example tensors for signatures, and torch.export's dynamic_shapes in normal form."""
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -145,3 +146,26 @@ def test_entry_of_a_module_and_a_method() -> None:
     entry = make_entry(module, (X,), dynamic_shapes=({0: "B"},))
     assert entry.name == "torch.nn.modules.linear:Linear.forward" and list(entry.arguments) == ["input"] and entry.function == module.forward
     assert make_entry(module.forward, (X,)).name == entry.name
+
+
+@dataclasses.dataclass
+class Batch:
+    tokens: Any
+    masks: Any = None
+
+
+@pytest.mark.parametrize("shapes", [({"tokens": {0: "B"}, "masks": [None, {0: "B"}]},), ([{0: "B"}, (None, {0: "B"})],),
+                                    (Batch({0: "B"}, [None, {0: "B"}]),)], ids=["names", "order", "object"])
+def test_dataclasses(shapes: Any) -> None:
+    def f(batch: Batch) -> None: ...
+
+    entry = make_entry(f, (Batch(X, [W, X]),), dynamic_shapes=shapes)
+    assert {str(path): [d.name for d in sizes.values()] for path, sizes in entry.dynamic_shapes.items()} == {
+        "batch.tokens": ["B"], "batch.masks[1]": ["B"]}
+
+
+@pytest.mark.parametrize(("shapes", "message"), [(({"words": None},), "no field 'words'"), (("B",), "its specification is 'B'"),
+                                                 (([None, None, None],), "its specification is")])
+def test_dataclasses_misspecified(shapes: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=f"AOT112 .*{message}"):
+        make_entry(lambda batch: None, (Batch(X),), dynamic_shapes=shapes)

@@ -9,6 +9,7 @@ Codes: AOT111 a wrong range, AOT112 ``dynamic_shapes`` does not fit the inputs, 
 """
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -164,7 +165,8 @@ def normalize_dynamic_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any], 
     dynamic_shapes: a mapping by parameter name or a sequence by position; per tensor a mapping {dimension: size} or a sequence of sizes; for a Python
         number a size (dimension -1 in the normal form: the number may be another one next time); a size is
         a ``Dim``, ``Dim.AUTO``/``Dim.DYNAMIC`` (a letter of its own), a string (stands for a Dim; an expression such as "2*B" too), a `Dimension`,
-        an int (checked), or None / ``Dim.STATIC``. None anywhere: static. Containers nest as the inputs do. Keys may be strings, as in TOML.
+        an int (checked), or None / ``Dim.STATIC``. None anywhere: static. Containers and dataclasses nest as the
+        inputs do. Keys may be strings, as in TOML.
     arguments: parameter name to example value, in order (``inspect.BoundArguments.arguments``).
     dims: ranges of the letters.
     Raises UsageError AOT111, AOT112.
@@ -220,8 +222,24 @@ class _Reader:
                 self.read(item, value[index], path.item(index))
         elif type(value) in (int, float):
             self.read_number(spec, value, path)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            self.read_fields(spec, value, path)
         else:
             self.fail(f"{path} is a {type(value).__name__}, no tensor and no number", "Write None for it.")
+
+    def read_fields(self, spec: Any, value: Any, path: Path) -> None:
+        """A dataclass: by field name, in the fields' order, or as an object of the same class."""
+        fields = [field.name for field in dataclasses.fields(value)]
+        if type(spec) is type(value):
+            spec = {name: getattr(spec, name) for name in fields}
+        elif isinstance(spec, Sequence) and not isinstance(spec, str) and len(spec) <= len(fields):
+            spec = dict(zip(fields, spec))
+        if not isinstance(spec, Mapping):
+            self.fail(f"{path} is a {type(value).__name__}, its specification is {spec!r}", f"Write a dict of {', '.join(fields)}.")
+        for name, item in spec.items():
+            if name not in fields:
+                self.fail(f"{path} has no field {name!r}", f"Its fields are {', '.join(fields)}.")
+            self.read(item, getattr(value, name), path.attribute(name))
 
     def read_number(self, spec: Any, value: int | float, path: Path) -> None:
         """A Python number: dynamic or not. A range says what is expected of the example; other numbers are taken as the code takes them."""

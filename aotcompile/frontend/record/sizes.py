@@ -7,6 +7,8 @@ The tensors of such a situation repeat, or are the first of, the example's eleme
 """
 from __future__ import annotations
 
+import copy
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -101,6 +103,11 @@ class OtherSizes:
                 return made[id(value)]
             if type(value) in (tuple, list):
                 return type(value)(map(change, value))
+            if _is_record(value):
+                changed = copy.copy(value)
+                for name in _fields(value):
+                    object.__setattr__(changed, name, change(getattr(value, name)))
+                return changed
             return {key: change(item) for key, item in value.items()} if type(value) is dict else value
 
         return change(self._arguments), dimensions
@@ -127,6 +134,17 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     elif type(value) in (tuple, list, dict):
         for item in value.values() if type(value) is dict else value:
             yield from tensors_of(item)
+    elif _is_record(value):
+        for name in _fields(value):
+            yield from tensors_of(getattr(value, name))
+
+
+def _is_record(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields(value: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
 
 
 def _resized(tensor: torch.Tensor, sizes: Mapping[int, int]) -> torch.Tensor:
