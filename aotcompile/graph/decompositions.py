@@ -4,10 +4,9 @@ The table is torch's own core ATen decompositions, less those that would change 
 keeps whole:
 
 * out: whatever draws random numbers another way than eager (``bernoulli``), matrix products and attention (a library is better at them),
-  operators whose decomposition is a lot of indexing (``im2col``, ``upsample_bicubic2d``, ``embedding_dense_backward``) or checks less than the
-  operator does (``binary_cross_entropy`` outside of 0 to 1, ``index_add`` at -1), gives another dtype (``select_scatter``), or rounds elsewhere
-  (``linspace``, ``addcmul``),
-  and in-place forms (graphs are functional);
+  operators whose decomposition is a lot of indexing (``im2col``, ``upsample_bicubic2d``, ``embedding_dense_backward``, ``roll``) or checks less
+  than the operator does (``binary_cross_entropy`` outside of 0 to 1, ``index_add`` at -1), gives another dtype (``select_scatter``), or rounds
+  elsewhere (``linspace``, ``addcmul``), and in-place forms (graphs are functional);
 * in: softmax, layer, group and batch norm, vector norms: reductions with elementwise work around them, which we fuse.
 
 Example: ``softmax(x, -1)`` becomes ``amax, sub, exp, sum, div``: one kernel over rows.
@@ -31,7 +30,7 @@ KEPT_WHOLE = frozenset(
     upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_trilinear3d _upsample_bicubic2d_aa _upsample_bilinear2d_aa
     _upsample_lanczos2d_aa _chunk_cat renorm multilabel_margin_loss_forward
     binary_cross_entropy index_add index_copy index_fill select_scatter multi_margin_loss
-    std std_mean linspace addcmul addcdiv lerp _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    std std_mean linspace addcmul addcdiv lerp roll _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
 """.split()
 )
 """ATen operators (all overloads) that core ATen decomposes and we do not."""

@@ -8,7 +8,7 @@ from aotcompile.ir.dtypes import DType
 from aotcompile.ir.expression import ONE, Expression, Integer, add, floor_divide, modulo, multiply
 from aotcompile.ir.nodes import Constant, IndexValue, Masked, Value
 from aotcompile.lower.operands import Operand, apply, element
-from aotcompile.lower.operators.views import argument_as_size, slice_bound
+from aotcompile.lower.operators.views import argument_as_size, better_copied, slice_bound
 from aotcompile.lower.registry import lowering
 from aotcompile.lower.symbols import ScalarValue, convert
 from aotcompile.lower.tensors import Index, Tensor
@@ -47,6 +47,8 @@ def _cat(context: "Context", node: "Node", tensors: tuple[Tensor, ...], dim: int
     if not parts or len(parts) > MOST_PARTS or any(tensor.device != root.device or tensor.rank != len(root.sizes) for tensor in parts):
         return NotImplemented
     dim = dim + len(root.sizes) if dim < 0 else dim
+    if len(parts) > 1 and dim == len(root.sizes) - 1 and better_copied(root):
+        return NotImplemented
     starts: list[Expression] = [Integer(0)]
     for tensor in parts:
         starts.append(add(starts[-1], tensor.sizes[dim]))
@@ -88,6 +90,8 @@ def _pad(context: "Context", node: "Node", x: Tensor, pad: tuple[Any, ...], valu
     root = context.root(node)
     before = {x.rank - 1 - number: pad[2 * number] for number in range(len(pad) // 2)}
     after = {x.rank - 1 - number: pad[2 * number + 1] for number in range(len(pad) // 2)}
+    if any(pad[:2]) and better_copied(root):
+        return NotImplemented
 
     def function(index: Index) -> Value:
         inside = tuple(add(i, multiply(-1, before.get(d, 0))) for d, i in enumerate(index))

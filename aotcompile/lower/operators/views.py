@@ -18,13 +18,15 @@ from aotcompile.lower.arguments import library_argument
 from aotcompile.lower.graph_facts import dtype_of, node_origin
 from aotcompile.lower.registry import lowering
 from aotcompile.lower.symbols import ScalarValue, size_of
-from aotcompile.lower.tensors import Index, Remap, Tensor, flat_index, product
+from aotcompile.lower.tensors import Index, Remap, Root, Tensor, flat_index, product
 from aotcompile.lower.torch_private import expression_as_traced
 
 if TYPE_CHECKING:
     from torch.fx import Node
 
     from aotcompile.lower.context import Context
+
+LARGEST_BY_LANES = 1 << 14  # elements
 
 
 def view_like(context: "Context", base: Tensor, value: torch.Tensor, remap: Remap | None) -> Tensor:
@@ -70,6 +72,29 @@ def aliasing_call(context: "Context", node: "Node", arguments: tuple[Any, ...], 
     context.emit(LibraryCall(str(node.target), converted, converted_keywords, (root.buffer,), origins=(node_origin(node),)))
     context.aliases[root.buffer] = context.realize(arguments[0])
     return context.tensor(root)
+
+
+def better_copied(root: Root) -> bool:
+    """Whether copying whole rows, as torch does, beats a choice for each element along the last dimension: in a large result on the CPU."""
+    count = product(root.sizes)
+    return root.device == "cpu" and isinstance(count, Integer) and count.value >= LARGEST_BY_LANES
+
+
+@lowering("aten.roll.default")
+def _roll(context: "Context", node: "Node", x: Tensor, shifts: tuple[Any, ...], dims: tuple[int, ...] = ()) -> Any:
+    root = context.root(node)
+    whole_numbers = all(isinstance(shift, (int, Expression)) for shift in shifts)
+    if len(dims) != len(shifts) or not whole_numbers or better_copied(root) or not x.rank or ZERO in x.sizes:
+        return NotImplemented
+
+    def function(index: Index) -> Any:
+        positions = list(index)
+        for shift, dim in zip(shifts, dims):
+            size = x.sizes[dim]
+            positions[dim] = modulo(add(positions[dim], size, multiply(-1, modulo(shift, size))), size)
+        return x.load(tuple(positions))
+
+    return context.fresh(root, function)
 
 
 def _normal(dimension: int, rank: int) -> int:
