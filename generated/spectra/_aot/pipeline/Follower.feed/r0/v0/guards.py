@@ -11,8 +11,8 @@ def guards(self, block):
         type(self) is named("spectra.pipeline:Follower")
         and sys.modules['torch'].sqrt is named("torch:_VariableFunctionsClass.sqrt")                  # pipeline.py:40
         and same_constant(self.ratio, 1.5)                                                            # pipeline.py:43
-        and is_tensor(block, "f32[256][1]", requires_grad=False)
         and same_constant(self.blocks, 0)
+        and is_tensor(block, "f32[256][1]", requires_grad=False)
         and state("autocast_cpu") == None
         and state("autocast_cuda") == None
         and state("default_dtype") == 'float32'

@@ -12,8 +12,8 @@ def guards(self, block):
         and sys.modules['torch'].sqrt is named("torch:_VariableFunctionsClass.sqrt")                  # pipeline.py:40
         and same_constant(self.decay, 0.9)                                                            # pipeline.py:41
         and same_constant(self.ratio, 1.5)                                                            # pipeline.py:43
-        and is_tensor(block, "f32[256][1]", requires_grad=False)
         and type(n1 := self.blocks) is int
+        and is_tensor(block, "f32[256][1]", requires_grad=False)
         and is_tensor(self.level, "f32[][]", requires_grad=False)
         and (n1 != 0)
         and state("autocast_cpu") == None

@@ -10,7 +10,7 @@ using namespace aotcompile;
 extern "C" int32_t cpp_red_fused_add_arange_cos_div_mean_mul_pow_sqrt_sub_0(void *const *buffers, const int64_t *sizes) {
   const int64_t s0 = sizes[0];
   constexpr int N = lanes_of(4);
-  return parallel_for(s0, 6148, [=](int64_t begin, int64_t end) {
+  return parallel_for(s0, 5636, [=](int64_t begin, int64_t end) {
     const float *const in0 = (const float *)buffers[0];
     float *const out0 = (float *)buffers[1];
     float *const out1 = (float *)buffers[2];
@@ -30,24 +30,22 @@ extern "C" int32_t cpp_red_fused_add_arange_cos_div_mean_mul_pow_sqrt_sub_0(void
         auto tmp6 = tmp4 - splat<N>(tmp5);
         auto tmp7 = index_sequence<int64_t, N>(r0, 1);
         auto tmp8 = cast<double>(tmp7);
-        auto tmp9 = splat<N>(1.0) * tmp8;
-        auto tmp10 = splat<N>(0.0) + tmp9;
-        auto tmp11 = cast<float>(tmp10);
-        auto tmp12 = tmp11 * splat<N>(6.2831855f);
-        auto tmp13 = tmp12 / splat<N>(256.0f);
-        auto tmp14 = cos(tmp13);
-        auto tmp15 = tmp14 * splat<N>(0.5f);
-        auto tmp16 = splat<N>(0.5f) - tmp15;
-        auto tmp17 = tmp6 * tmp16;
-        store<N>(out0 + x0*256 + r0, tmp17, lanes);
-        auto tmp18 = tmp17 * tmp17;
-        total3 = Sum::combine(total3, where_active(lanes, tmp18, splat<N>((float)0)));
+        auto tmp9 = cast<float>(tmp8);
+        auto tmp10 = tmp9 * splat<N>(6.2831855f);
+        auto tmp11 = tmp10 / splat<N>(256.0f);
+        auto tmp12 = cos(tmp11);
+        auto tmp13 = tmp12 * splat<N>(0.5f);
+        auto tmp14 = splat<N>(0.5f) - tmp13;
+        auto tmp15 = tmp6 * tmp14;
+        store<N>(out0 + x0*256 + r0, tmp15, lanes);
+        auto tmp16 = tmp15 * tmp15;
+        total3 = Sum::combine(total3, where_active(lanes, tmp16, splat<N>((float)0)));
       });
-      auto tmp19 = reduce_lanes<Sum>(total3);
-      auto tmp20 = tmp19 / splat<1>(256.0f);
-      auto tmp21 = tmp20 + splat<1>(1e-12f);
-      auto tmp22 = sqrt(tmp21);
-      store<1>(out1 + x0, tmp22, AllLanes());
+      auto tmp17 = reduce_lanes<Sum>(total3);
+      auto tmp18 = tmp17 / splat<1>(256.0f);
+      auto tmp19 = tmp18 + splat<1>(1e-12f);
+      auto tmp20 = sqrt(tmp19);
+      store<1>(out1 + x0, tmp20, AllLanes());
       ++x0;
     }
     return status;

@@ -6,12 +6,12 @@ function by name and code digest (a library's: by name).
 """
 
 
-def guards(loudness, _t0, roughness):
+def guards(_t0, loudness, roughness):
     return (
         sys.modules['torch'].log is named("torch:_VariableFunctionsClass.log")                        # pipeline.py:24
         and sys.modules['torch'].stack is named("torch:_VariableFunctionsClass.stack")                # pipeline.py:25
-        and is_tensor(loudness, "f32[s0][1]", requires_grad=False)
         and type(_t0) is float
+        and is_tensor(loudness, "f32[s0][1]", requires_grad=False)
         and is_tensor(roughness, "f32[s0][1]", requires_grad=False)
         and (s0 >= 1 and s0 <= 64)
         and state("autocast_cpu") == None
