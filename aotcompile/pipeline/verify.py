@@ -17,6 +17,7 @@ import torch
 
 from aotcompile.base.diagnostic import AotCompileError, Diagnostic
 from aotcompile.frontend.entries.entry import Entry
+from aotcompile.frontend.record.backward import run_backward_after_fork
 from aotcompile.options import Options
 from aotcompile.pipeline.package import opened
 from aotcompile.pipeline.single import compile_callable
@@ -110,6 +111,7 @@ def _isolated(run: Callable[[], Any]) -> Any:
             code = 1
             try:
                 torch.set_num_threads(1)
+                run_backward_after_fork()
                 torch.save(run(), file.name)
                 code = 0
             finally:

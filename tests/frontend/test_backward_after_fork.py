@@ -10,6 +10,7 @@ from torch import nn
 
 from aotcompile.frontend.record.backward import EngineAfterFork
 from aotcompile.frontend.torch_private import autograd_engine, put_autograd_engine
+from aotcompile.pipeline.verify import _isolated
 
 REFUSAL = "Unable to handle autograd's threading in combination with fork-based multiprocessing."
 
@@ -97,3 +98,14 @@ def test_only_the_refusal_is_answered() -> None:
             x.sum().backward()
     finally:
         put_autograd_engine(engine._engine)
+
+
+def test_verify_runs_backward_in_a_child() -> None:
+    def gradient() -> torch.Tensor:
+        x = torch.ones(3, requires_grad=True)
+        (x * 2).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    torch.testing.assert_close(_isolated(gradient), gradient())         # here first: torch's engine has started then
+    torch.testing.assert_close(_isolated(gradient), gradient())
