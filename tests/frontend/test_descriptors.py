@@ -122,3 +122,38 @@ def test_numbers_of_classes_in_c() -> None:
     assert repr(compiled(torch.ones(2), 6)) == repr(exact(torch.ones(2), 6))
     assert repr(compiled(torch.ones(2), 7)) == repr(exact(torch.ones(2), 7))
     assert aotcompile.info(compiled).report().regions[0].hits >= 1 and not aotcompile.info(compiled).breaks
+
+
+class Doubling(type):
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value * 2)
+
+
+class Plain:
+    calls = 0
+
+    def run(self, x: torch.Tensor) -> torch.Tensor:
+        type(self).calls += 1
+        self.__class__.last = self.calls                                       # type: ignore[attr-defined]
+        return x * self.calls
+
+
+class Metered(metaclass=Doubling):
+    calls = 1
+    run = Plain.run
+
+
+@pytest.mark.parametrize("cls", [Plain, Metered])
+def test_a_class_that_only_its_objects_lead_to(cls: Any) -> None:
+    def call(x: torch.Tensor, owner: Any) -> torch.Tensor:
+        return owner.run(x)
+
+    x, owner = torch.tensor([1.0, 2.0]), cls()
+    first = cls.calls
+    compiled = aotcompile.compile(call, example_inputs=((x, owner), {}), backend="eager")
+    assert cls.calls == first, "the build leaves no trace"
+    found = [(compiled(x, owner).tolist(), cls.calls, cls.last) for _ in range(3)]
+    type.__setattr__(cls, "calls", first)
+    assert found == [(call(x, owner).tolist(), cls.calls, cls.last) for _ in range(3)]
+    [region] = aotcompile.info(compiled).report().regions
+    assert (region.hits, region.misses) == (3, 0) and not aotcompile.info(compiled).breaks

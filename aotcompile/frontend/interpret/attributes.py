@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from aotcompile.frontend.interpret.classes import class_value, descriptor
+from aotcompile.frontend.interpret.classes import class_path, class_value, descriptor
 from aotcompile.frontend.library import is_library_module
 from aotcompile.frontend.capture.outside import CONTAINERS, DELETED, MAPPINGS
 from aotcompile.frontend.capture.signals import GraphBreak, UserException
@@ -62,7 +62,7 @@ def load_attribute(i: "Interpreter", owner: Any, name: str) -> Any:
     if isinstance(owner, types.ModuleType):
         return _module_attribute(i, owner, name)
     if isinstance(owner, type):
-        return _class_attribute(i, owner, name, path)
+        return class_attribute(i, owner, name, path)
     if isinstance(owner, super):
         return _super_attribute(i, owner, name)
     if i.outside.is_container(owner):
@@ -235,7 +235,8 @@ def _module_attribute(i: "Interpreter", owner: types.ModuleType, name: str) -> A
     return i.read_global(owner.__name__, name, value)
 
 
-def _class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None) -> Any:
+def class_attribute(i: "Interpreter", owner: type, name: str, path: Path | None) -> Any:
+    """``cls.name``: what the metaclass, the class or one of its bases holds."""
     metaclass = static_lookup(type(owner), name)
     found, set_here = _in_classes(i, owner, name)
     if set_here:
@@ -311,6 +312,7 @@ def _is_own(method: Any, *usual: Any) -> bool:
 
 def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
     """``object.__setattr__``: properties run, everything else is noted (outside) or done (new objects)."""
+    _find_class(i, owner)
     found = None if isinstance(owner, (types.ModuleType, type)) else static_lookup(type(owner), name)
     if isinstance(found, property) and not isinstance(static_lookup(type(found), "__set__"), types.FunctionType):
         if found.fset is None:
@@ -328,6 +330,15 @@ def plain_store(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
         i.plain(torch.nn.Module.__setattr__, owner, name, value)       # a module made in the region: registers parameters and submodules
     else:
         i.plain(object.__setattr__, owner, name, value)
+
+
+def _find_class(i: "Interpreter", owner: Any) -> None:
+    """A class that is changed (``type(self).calls += 1``) is one from outside, also where only objects of it were met so far."""
+    if isinstance(owner, type) and not i.is_outside(owner):
+        path = class_path(i, owner)
+        if path is None:
+            raise GraphBreak("AOT208", f"{owner.__qualname__}, a class that is found nowhere, is changed", kind="statement")
+        i.outside.read(owner, path)
 
 
 def _table_in_use(i: "Interpreter", owner: Any, name: str) -> Any:
@@ -350,6 +361,7 @@ def delete_attribute(i: "Interpreter", owner: Any, name: str) -> None:
 
 def plain_delete(i: "Interpreter", owner: Any, name: str) -> None:
     """``object.__delattr__``."""
+    _find_class(i, owner)
     found = None if isinstance(owner, (types.ModuleType, type)) else static_lookup(type(owner), name)
     remover = static_lookup(type(found), "__delete__")
     if isinstance(found, property):
@@ -380,4 +392,5 @@ def _check_writable(i: "Interpreter", owner: Any, name: str) -> None:
         raise GraphBreak("AOT208", f"an assignment to a function's .{name}", kind="statement")
 
 
-__all__ = ["OutsideMethod", "delete_attribute", "load_attribute", "plain_delete", "plain_load", "plain_store", "static_lookup", "store_attribute"]
+__all__ = ["OutsideMethod", "class_attribute", "delete_attribute", "load_attribute", "plain_delete", "plain_load", "plain_store", "static_lookup",
+           "store_attribute"]

@@ -106,6 +106,7 @@ class SpecialMethods:
             finally:
                 self._replaced = replaced
                 self._put(replaced)
+        method.interpreted = (method, original)  # type: ignore[attr-defined]          # where the interpreter itself meets it
         return method
 
 

@@ -13,7 +13,7 @@ import torch
 
 from aotcompile.frontend.interpret import natives
 from aotcompile.frontend.library import is_library_module
-from aotcompile.frontend.interpret.attributes import OutsideMethod, plain_delete, plain_load, plain_store
+from aotcompile.frontend.interpret.attributes import OutsideMethod, class_attribute, plain_delete, plain_load, plain_store
 from aotcompile.frontend.interpret.operations import _UNARY, fix_deep, format_value, operate, python_method, unary
 from aotcompile.frontend.capture import custom_function
 from aotcompile.frontend.capture.containers import CONTAINERS
@@ -86,19 +86,21 @@ def _delattr(i: "Interpreter", owner: Any, name: str) -> None:
     i.delete_attribute(owner, name)
 
 
-@lookaside(object.__setattr__, torch.nn.Module.__setattr__)
+@lookaside(object.__setattr__, type.__setattr__, torch.nn.Module.__setattr__)
 def _plain_setattr(i: "Interpreter", owner: Any, name: str, value: Any) -> None:
     plain_store(i, owner, name, value)
 
 
-@lookaside(object.__delattr__, torch.nn.Module.__delattr__)
+@lookaside(object.__delattr__, type.__delattr__, torch.nn.Module.__delattr__)
 def _plain_delattr(i: "Interpreter", owner: Any, name: str) -> None:
     plain_delete(i, owner, name)
 
 
-@lookaside(object.__getattribute__)
+@lookaside(object.__getattribute__, type.__getattribute__)
 def _plain_getattribute(i: "Interpreter", owner: Any, name: str) -> Any:
     found, value = i.outside.written(owner, name)
+    if isinstance(owner, type) and not found:
+        return class_attribute(i, owner, name, i.outside.path_of(owner))
     return value if found else plain_load(i, owner, name, i.outside.path_of(owner), fallback=False)
 
 
