@@ -210,3 +210,18 @@ def test_arithmetic_of_sizes_that_torch_does_not_have() -> None:
     made = aotcompile.compile(rounded, example_inputs=((torch.ones(14),), {}), dynamic_shapes=({0: "B"},), backend="eager")
     for size in (14, 15, 25):
         torch.testing.assert_close(made(torch.ones(size)), rounded(torch.ones(size)))
+
+
+@pytest.mark.parametrize("dynamic_shapes", [None, ({0: "B"},)])
+def test_views_of_an_expanded_leaf_have_gradients_of_their_own(dynamic_shapes: Any) -> None:
+    """`as_strided`, by which views are made again, shares a gradient among the elements that are one in memory; eager's views do not."""
+    def view(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x[1:], x * 2
+
+    row, gradients = torch.randn(1, 4), []
+    built = aotcompile.compile(view, example_inputs=((row.expand(3, 4).requires_grad_(),), {}), dynamic_shapes=dynamic_shapes)
+    for call in (view, built):
+        x = row.expand(3, 4).requires_grad_()
+        sum((result * torch.arange(result.numel()).view_as(result)).sum() for result in call(x)).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])

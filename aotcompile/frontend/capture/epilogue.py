@@ -23,6 +23,7 @@ from torch.utils.hooks import RemovableHandle
 from aotcompile.frontend.capture.containers import CONTAINERS, SEQUENCES, ContainerChanges, base_of, held_items, is_derived
 from aotcompile.frontend.capture.hook_tables import HookNumber
 from aotcompile.frontend.capture.identities import Identity
+from aotcompile.frontend.capture.operators.hidden_writes import elements_overlap
 from aotcompile.frontend.capture.outside import DELETED, Outside
 from aotcompile.frontend.capture.graph import GraphRecorder
 from aotcompile.frontend.capture.signals import RegionRefused
@@ -389,6 +390,8 @@ class EpilogueBuilder:
         if not all(map(self._symbols.is_known, (*fake.shape, *fake.stride(), fake.storage_offset()))):
             self._symbols.refuse_item_symbols(self._symbols.symbols)            # where the view begins is data: what it is made from is read outside
             raise RegionRefused("AOT209", "where a view starts, or its size, is a tensor's value")
+        if fake.requires_grad and elements_overlap(base_fake):  # as_strided shares a gradient among elements that are one in memory
+            raise RegionRefused("AOT205", "a view of an expanded tensor that requires grad leaves the region")
         self.imports.setdefault("torch", "torch:")
         source = f"{base}.detach()" if base_fake.requires_grad and not fake.requires_grad else base
         sizes, strides, offset = list(fake.shape), list(fake.stride()), fake.storage_offset()

@@ -12,7 +12,7 @@ import torch
 import torch.fx
 
 from aotcompile.frontend.capture.signals import GraphBreak
-from aotcompile.frontend.torch_private import FakeTensor
+from aotcompile.frontend.torch_private import FakeTensor, size_hint
 
 _AUGMENTED = {f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")}
 _LOOKS = {"size", "dim", "stride", "numel", "is_contiguous", "storage_offset"}
@@ -63,10 +63,17 @@ def writes_elements_twice(name: str, arguments: tuple[Any, ...]) -> bool:
     those, where it does not raise, depends on the order in which it writes; a graph computes each element once."""
     in_place = name in _AUGMENTED or name.endswith("_") and not name.endswith("__")
     target = arguments[0] if arguments and in_place else None
-    if not isinstance(target, FakeTensor) or not all(type(number) is int for number in (*target.shape, *target.stride())) or not target.numel():
+    return isinstance(target, FakeTensor) and elements_overlap(target)
+
+
+def elements_overlap(tensor: torch.Tensor) -> bool:
+    """Whether some elements of the tensor are one in memory: a broadcast, overlapping windows (those are not told of dynamic sizes)."""
+    if any(type(stride) is int and stride == 0 and size_hint(size) > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+        return True
+    if not all(type(number) is int for number in (*tensor.shape, *tensor.stride())) or not tensor.numel():
         return False
     reach = 0
-    for stride, size in sorted((stride, size) for stride, size in zip(target.stride(), target.shape) if size > 1):
+    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
         if stride <= reach:
             return True
         reach += stride * (size - 1)
